@@ -1,0 +1,81 @@
+"""The Engine protocol: what the executor needs of a device, and nothing else.
+
+An engine knows packed arrays and pools of blocks. It does not know sequences, slots or plans: `steps.py` turns a
+StepPlan into a StepBatch. It samples itself, since logits live where they were computed; engines that hand logits to
+the host share `sampling.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jetway.scheduler.plan import EngineDescription, TokenLogprobs
+from jetway.scheduler.request import SamplingParams
+
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class SamplingState:
+    """One resident sequence as the sampler sees it. `tokens` grows in place as tokens are sampled."""
+
+    sequence_index: int
+    content_hash: int  # 64-bit, of prompt, index and (unless greedy) seed: keys the simulated engine's tokens
+    params: SamplingParams
+    stop_ids: frozenset[int]  # stop_token_ids and, unless ignore_eos, the model's end tokens
+    tokens: list[int]  # every known token
+    prompt_len: int  # tokens[prompt_len:] were generated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBatch:
+    """One step's compute for B rows and T packed tokens; the arrays of contracts/openvino.md, "The step contract"."""
+
+    input_ids: Int64Array  # [T]
+    position_ids: Int64Array  # [T]
+    past_lens: Int32Array  # [B] tokens of each row already in the pool
+    subsequence_begins: Int32Array  # [B + 1] prefix sums of tokens per row
+    block_indices: Int32Array  # [sum of blocks] the block tables, concatenated
+    block_indices_begins: Int32Array  # [B + 1]
+    max_context_len: int  # max over rows of past + new
+    sample_tokens: Int64Array  # [S] packed token numbers whose logits are wanted, in row order
+    sample_states: Sequence[SamplingState]  # [S]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a step sampled, one entry a wanted row, in order. A failed row's token is meaningless."""
+
+    tokens: Sequence[int]  # [S]
+    logprobs: dict[int, TokenLogprobs]  # by row number, for rows that asked
+    failures: dict[int, str]  # by row number: why this row has no token (for example NaN logits)
+
+
+class Engine(Protocol):
+    """A loaded engine with its two pools. Calls come from one thread and take effect in order."""
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    def describe(self) -> EngineDescription:
+        """What is served; the pools it names are allocated."""
+        ...
+
+    def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
+        """Copy device block i to host block i, whole blocks over all layers. Modifies the host pool."""
+        ...
+
+    def copy_in(self, host_blocks: Int32Array, device_blocks: Int32Array) -> None:
+        """Copy host block i to device block i. Modifies the device pool."""
+        ...
+
+    def execute(self, batch: StepBatch) -> Sampled:
+        """Compute the batch, writing its KV into the device pool, and sample the wanted rows.
+
+        Raises EngineFailed when the step as a whole cannot be computed; the pools' other blocks are then unchanged.
+        """
+        ...

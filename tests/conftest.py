@@ -1,0 +1,32 @@
+"""Fixtures that need something a machine may lack: skipped by name, unless JETWAY_REQUIRE demands them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO_ENGINE = ROOT / ".jetway" / "engines" / "smollm2-135m-instruct"
+DEMO_CHECKPOINT = ROOT / ".jetway" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+SHARED = ROOT.parent / "shared"
+
+
+def require(name: str, path: Path) -> Path:
+    """The path, or a skip that names what is absent; a failure when JETWAY_REQUIRE (comma-separated) holds `name`."""
+    if path.exists():
+        return path
+    if name in os.environ.get("JETWAY_REQUIRE", "").split(","):
+        pytest.fail(f"JETWAY_REQUIRE demands {name!r}, but {path} does not exist")
+    pytest.skip(f"{name}: {path} does not exist; scripts/demo makes it")
+
+
+@pytest.fixture(scope="session")
+def demo_engine() -> Path:
+    """The engine directory of SmolLM2-135M-Instruct."""
+    return require("model", DEMO_ENGINE)
+
+
+@pytest.fixture(scope="session")
+def demo_checkpoint() -> Path:
+    """The GGUF of SmolLM2-135M-Instruct."""
+    return require("model", DEMO_CHECKPOINT)
