@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
-from typing import NamedTuple
 
 MAX_SEQUENCES = 128
 MAX_LOGPROBS = 20
@@ -19,7 +18,8 @@ class InvalidRequest(ValueError):
         self.param = param
 
 
-class SequenceId(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SequenceId:
     """One generated continuation: the request and which of its n."""
 
     request_id: str

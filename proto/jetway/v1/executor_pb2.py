@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from jetway.v1 import common_pb2 as jetway_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18jetway/v1/executor.proto\x12\tjetway.v1\x1a\x16jetway/v1/common.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xfa\x01\n\x08StepPlan\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x10\n\x08releases\x18\x02 \x03(\r\x12\x17\n\x0f\x63opy_out_device\x18\x03 \x03(\r\x12\x15\n\rcopy_out_host\x18\x04 \x03(\r\x12\x14\n\x0c\x63opy_in_host\x18\x05 \x03(\r\x12\x16\n\x0e\x63opy_in_device\x18\x06 \x03(\r\x12 \n\x06starts\x18\x07 \x03(\x0b\x32\x10.jetway.v1.Start\x12\x12\n\ngrow_slots\x18\x08 \x03(\r\x12\x13\n\x0bgrow_blocks\x18\t \x03(\r\x12\x11\n\trow_slots\x18\n \x03(\r\x12\x12\n\nrow_tokens\x18\x0b \x03(\r\"\xb5\x01\n\x05Start\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x13\n\x0bsequence_id\x18\x02 \x01(\t\x12\x0e\n\x06tokens\x18\x03 \x03(\r\x12\x12\n\nprompt_len\x18\x04 \x01(\r\x12\x10\n\x08\x63omputed\x18\x05 \x01(\r\x12\x0e\n\x06\x62locks\x18\x06 \x03(\r\x12+\n\x08sampling\x18\x07 \x01(\x0b\x32\x19.jetway.v1.SamplingParams\x12\x16\n\x0esequence_index\x18\x08 \x01(\r\"\xe5\x01\n\nStepResult\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\r\n\x05slots\x18\x02 \x03(\r\x12\x0e\n\x06tokens\x18\x03 \x03(\r\x12\x0f\n\x07stopped\x18\x04 \x03(\x08\x12\x15\n\rskipped_slots\x18\x05 \x03(\r\x12,\n\x08\x66\x61ilures\x18\x06 \x03(\x0b\x32\x1a.jetway.v1.SequenceFailure\x12\x14\n\x0clogprob_rows\x18\x07 \x03(\r\x12*\n\x08logprobs\x18\x08 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12\x12\n\nelapsed_us\x18\t \x01(\x04\"0\n\x0fSequenceFailure\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t2\x87\x01\n\x08\x45xecutor\x12\x44\n\x08\x44\x65scribe\x12\x1a.jetway.v1.DescribeRequest\x1a\x1c.jetway.v1.EngineDescription\x12\x35\n\x03Run\x12\x13.jetway.v1.StepPlan\x1a\x15.jetway.v1.StepResult(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18jetway/v1/executor.proto\x12\tjetway.v1\x1a\x16jetway/v1/common.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xfa\x01\n\x08StepPlan\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x10\n\x08releases\x18\x02 \x03(\r\x12\x17\n\x0f\x63opy_out_device\x18\x03 \x03(\r\x12\x15\n\rcopy_out_host\x18\x04 \x03(\r\x12\x14\n\x0c\x63opy_in_host\x18\x05 \x03(\r\x12\x16\n\x0e\x63opy_in_device\x18\x06 \x03(\r\x12 \n\x06starts\x18\x07 \x03(\x0b\x32\x10.jetway.v1.Start\x12\x12\n\ngrow_slots\x18\x08 \x03(\r\x12\x13\n\x0bgrow_blocks\x18\t \x03(\r\x12\x11\n\trow_slots\x18\n \x03(\r\x12\x12\n\nrow_tokens\x18\x0b \x03(\r\"\xb4\x01\n\x05Start\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06tokens\x18\x03 \x03(\r\x12\x12\n\nprompt_len\x18\x04 \x01(\r\x12\x10\n\x08\x63omputed\x18\x05 \x01(\r\x12\x0e\n\x06\x62locks\x18\x06 \x03(\r\x12+\n\x08sampling\x18\x07 \x01(\x0b\x32\x19.jetway.v1.SamplingParams\x12\x16\n\x0esequence_index\x18\x08 \x01(\r\"\xe5\x01\n\nStepResult\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\r\n\x05slots\x18\x02 \x03(\r\x12\x0e\n\x06tokens\x18\x03 \x03(\r\x12\x0f\n\x07stopped\x18\x04 \x03(\x08\x12\x15\n\rskipped_slots\x18\x05 \x03(\r\x12,\n\x08\x66\x61ilures\x18\x06 \x03(\x0b\x32\x1a.jetway.v1.SequenceFailure\x12\x14\n\x0clogprob_rows\x18\x07 \x03(\r\x12*\n\x08logprobs\x18\x08 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12\x12\n\nelapsed_us\x18\t \x01(\x04\"0\n\x0fSequenceFailure\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x0f\n\x07message\x18\x02 \x01(\t2\x87\x01\n\x08\x45xecutor\x12\x44\n\x08\x44\x65scribe\x12\x1a.jetway.v1.DescribeRequest\x1a\x1c.jetway.v1.EngineDescription\x12\x35\n\x03Run\x12\x13.jetway.v1.StepPlan\x1a\x15.jetway.v1.StepResult(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,11 +37,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STEPPLAN']._serialized_start=83
   _globals['_STEPPLAN']._serialized_end=333
   _globals['_START']._serialized_start=336
-  _globals['_START']._serialized_end=517
-  _globals['_STEPRESULT']._serialized_start=520
-  _globals['_STEPRESULT']._serialized_end=749
-  _globals['_SEQUENCEFAILURE']._serialized_start=751
-  _globals['_SEQUENCEFAILURE']._serialized_end=799
-  _globals['_EXECUTOR']._serialized_start=802
-  _globals['_EXECUTOR']._serialized_end=937
+  _globals['_START']._serialized_end=516
+  _globals['_STEPRESULT']._serialized_start=519
+  _globals['_STEPRESULT']._serialized_end=748
+  _globals['_SEQUENCEFAILURE']._serialized_start=750
+  _globals['_SEQUENCEFAILURE']._serialized_end=798
+  _globals['_EXECUTOR']._serialized_start=801
+  _globals['_EXECUTOR']._serialized_end=936
 # @@protoc_insertion_point(module_scope)

@@ -122,7 +122,7 @@ class Start(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SLOT_FIELD_NUMBER: _builtins.int
-    SEQUENCE_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     PROMPT_LEN_FIELD_NUMBER: _builtins.int
     COMPUTED_FIELD_NUMBER: _builtins.int
@@ -130,8 +130,8 @@ class Start(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     SEQUENCE_INDEX_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
-    sequence_id: _builtins.str
-    """Names the sequence in logs."""
+    request_id: _builtins.str
+    """Names the request in logs."""
     prompt_len: _builtins.int
     """tokens[prompt_len:] were generated; penalties and min_tokens are rebuilt from them."""
     computed: _builtins.int
@@ -152,7 +152,7 @@ class Start(_message.Message):
         self,
         *,
         slot: _builtins.int = ...,
-        sequence_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
         tokens: _abc.Iterable[_builtins.int] | None = ...,
         prompt_len: _builtins.int = ...,
         computed: _builtins.int = ...,
@@ -162,7 +162,7 @@ class Start(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "computed", b"computed", "prompt_len", b"prompt_len", "sampling", b"sampling", "sequence_id", b"sequence_id", "sequence_index", b"sequence_index", "slot", b"slot", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "computed", b"computed", "prompt_len", b"prompt_len", "request_id", b"request_id", "sampling", b"sampling", "sequence_index", b"sequence_index", "slot", b"slot", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

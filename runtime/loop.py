@@ -1,0 +1,55 @@
+"""The step loop: plan -> execute -> commit."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from jetway.scheduler.events import Event
+from jetway.scheduler.plan import StepPlan, StepResult
+from jetway.scheduler.scheduler import Scheduler
+
+
+class Executor(Protocol):
+    """Runs plans in the order sent; gives one result a plan, in that order. Raises Unavailable when it is lost."""
+
+    async def send(self, plan: StepPlan) -> None: ...
+
+    async def receive(self) -> StepResult: ...
+
+
+class StepLoop:
+    """Drives one scheduler and one executor, one step at a time, on one event loop.
+
+    `publish` takes the scheduler's events; `clock` gives seconds. Whoever changes the scheduler between steps sets
+    `work`.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        publish: Callable[[list[Event]], None],
+        work: asyncio.Event,
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._executor = executor
+        self._publish = publish
+        self._work = work
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Step for ever. Raises Unavailable when the executor is lost; live sequences then wait in the scheduler."""
+        try:
+            while True:
+                self._work.clear()
+                plan = self._scheduler.plan(self._clock())
+                if plan is None:
+                    await self._work.wait()
+                    continue
+                await self._executor.send(plan)
+                result = await self._executor.receive()
+                self._scheduler.commit(result, self._clock())
+                self._publish(self._scheduler.events())
+        finally:
+            self._scheduler.executor_lost(self._clock())

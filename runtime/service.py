@@ -1,0 +1,153 @@
+"""The scheduler's gRPC service: gateways' sessions on one side, the scheduler's calls and events on the other."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import grpc
+
+from jetway.runtime.executor.wire import description_to_proto, sampling_from_proto
+from jetway.scheduler.events import Event, RequestFinished
+from jetway.scheduler.plan import EngineDescription
+from jetway.scheduler.queue import QueueFull
+from jetway.scheduler.request import InvalidRequest, Request, SequenceId
+from jetway.scheduler.scheduler import Scheduler
+from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
+
+from .errors import InvalidArgument, Overloaded
+from .outbox import Outbox
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Session:
+    """One gateway's stream. `live` maps its handles to the scheduler's request ids."""
+
+    number: int
+    outbox: Outbox = field(default_factory=Outbox)
+    live: dict[int, str] = field(default_factory=dict)
+
+
+class _Route(NamedTuple):
+    """Where a request's events go."""
+
+    session: _Session
+    handle: int
+
+
+class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
+    """Parses what gateways ask and routes what the scheduler says.
+
+    Sets `work` after every call that changes the scheduler; `clock` gives seconds. Runs on the step loop's thread.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, engine: EngineDescription, work: asyncio.Event, clock: Callable[[], float]
+    ) -> None:
+        self._scheduler = scheduler
+        self._engine = description_to_proto(engine)
+        self._work = work
+        self._clock = clock
+        self._routes: dict[str, _Route] = {}
+        self._sessions: dict[int, _Session] = {}
+        self._num_sessions = 0
+
+    def publish(self, events: list[Event]) -> None:
+        """Hand each event to the session that the request came from; a gateway that does not read loses its session."""
+        for event in events:
+            if isinstance(event, RequestFinished):
+                session, handle = self._routes.pop(event.request_id)
+                del session.live[handle]
+            else:
+                session, handle = self._routes[event.sequence_id.request_id]
+                session.outbox.put(handle, event)
+        for session in [session for session in self._sessions.values() if session.outbox.is_full]:
+            log.warning("session %d does not read its frames; cutting it", session.number)
+            self._drop(session)
+
+    async def Session(
+        self,
+        request_iterator: AsyncIterator[scheduler_pb2.SessionRequest],
+        context: grpc.aio.ServicerContext[scheduler_pb2.SessionRequest, scheduler_pb2.SessionFrame],
+    ) -> AsyncIterator[scheduler_pb2.SessionFrame]:
+        """One gateway. When its stream ends, for whatever reason, its live requests are cancelled."""
+        self._num_sessions += 1
+        session = self._sessions[self._num_sessions] = _Session(self._num_sessions)
+        reader = asyncio.create_task(self._read(session, request_iterator))
+        try:
+            yield scheduler_pb2.SessionFrame(engine=self._engine)
+            while (frame := await session.outbox.next_frame()) is not None:
+                yield frame
+            if not reader.done():
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "this gateway does not read its frames")
+            await reader  # raises what ended it
+        finally:
+            reader.cancel()
+            self._drop(session)
+
+    async def Stats(
+        self,
+        request: scheduler_pb2.StatsRequest,
+        context: grpc.aio.ServicerContext[scheduler_pb2.StatsRequest, scheduler_pb2.StatsResponse],
+    ) -> scheduler_pb2.StatsResponse:
+        stats = self._scheduler.stats()
+        return scheduler_pb2.StatsResponse(
+            engine=self._engine, **{name: getattr(stats, name) for name in type(stats).__slots__}
+        )
+
+    async def _read(self, session: _Session, requests: AsyncIterator[scheduler_pb2.SessionRequest]) -> None:
+        try:
+            async for message in requests:
+                self._take(session, message)
+                self._changed()
+        finally:
+            session.outbox.close()
+
+    def _take(self, session: _Session, message: scheduler_pb2.SessionRequest) -> None:
+        """A handle that is not live is no error: the end crossed the cancel."""
+        match message.WhichOneof("action"):
+            case "add":
+                self._add(session, message.add)
+            case "cancel" if request_id := session.live.get(message.cancel.handle):
+                self._scheduler.abort(request_id)
+            case "finish" if request_id := session.live.get(message.finish.handle):
+                sequence_id = SequenceId(request_id, message.finish.sequence_index)
+                self._scheduler.finish(sequence_id, message.finish.kept_tokens)
+
+    def _add(self, session: _Session, add: scheduler_pb2.Add) -> None:
+        """Accept or refuse. The scheduler's id also tells apart equal public ids of different clients."""
+        request_id = f"{add.request_id}#{session.number}.{add.handle}"
+        try:
+            request = Request(
+                id=request_id,
+                prompt=list(add.prompt),
+                sampling=sampling_from_proto(add.sampling),
+                max_tokens=add.max_tokens if add.HasField("max_tokens") else None,
+                n=add.n or 1,
+            )
+            self._scheduler.add(request, self._clock())
+        except InvalidRequest as error:
+            session.outbox.refused(add.handle, InvalidArgument(str(error), param=error.param))
+        except QueueFull as error:
+            session.outbox.refused(add.handle, Overloaded(str(error)))
+        else:
+            log.debug("accepted %s: %d prompt tokens", request_id, len(add.prompt))
+            session.live[add.handle] = request_id
+            self._routes[request_id] = _Route(session, add.handle)
+            session.outbox.accepted(add.handle)
+
+    def _drop(self, session: _Session) -> None:
+        """Cancel what lives of the session and say no more to it."""
+        if self._sessions.pop(session.number, None) is None:
+            return
+        session.outbox.close()
+        for request_id in list(session.live.values()):
+            self._scheduler.abort(request_id)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.publish(self._scheduler.events())
+        self._work.set()

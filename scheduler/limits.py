@@ -1,0 +1,96 @@
+"""What a step and a sequence may hold, and who can never run."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .plan import EngineDescription
+from .request import InvalidRequest, Request
+
+
+class PreemptionMode(StrEnum):
+    RECOMPUTE = "recompute"  # a preempted sequence computes its tokens again
+    OFF = "off"  # a start reserves every block that the sequence can ever need
+
+
+class LimitError(ValueError):
+    """The limits contradict each other or the engine; says which, with the values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Names as the field has them (contracts/field.md section 2). Raises LimitError."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    preemption_mode: PreemptionMode = PreemptionMode.RECOMPUTE
+    watermark: float = 0.01  # fraction of the device pool that a start leaves free for those that run
+
+    def __post_init__(self) -> None:
+        if self.max_num_seqs < 1:
+            raise LimitError(f"max_num_seqs must be at least 1, not {self.max_num_seqs}")
+        if not 0.0 <= self.watermark < 1.0:
+            raise LimitError(f"watermark must be in [0, 1), not {self.watermark}")
+
+    def check_engine(self, engine: EngineDescription) -> None:
+        """Raise LimitError unless the engine can do what the limits allow.
+
+        One block of budget must remain beside a full batch of decodes, or a waiting prefill could starve.
+        """
+        for name in ("max_num_seqs", "max_num_batched_tokens"):
+            if getattr(self, name) > getattr(engine, name):
+                raise LimitError(
+                    f"{name} is {getattr(self, name)}, but the engine was built for {getattr(engine, name)}"
+                )
+        least = self.max_num_seqs + engine.block_size
+        if self.max_num_batched_tokens < least:
+            raise LimitError(
+                f"max_num_batched_tokens is {self.max_num_batched_tokens}; it must be at least {least}: "
+                f"max_num_seqs ({self.max_num_seqs}) + the block size ({engine.block_size})"
+            )
+        if engine.num_device_blocks < 1:
+            raise LimitError("the device pool holds no block; give the executor more kv_cache_memory")
+
+
+def output_limit(request: Request, engine: EngineDescription) -> int:
+    """Tokens that each sequence of the request may generate.
+
+    An explicit max_tokens is honoured or refused; a default is as long as the sequence fits the engine and the pool
+    alone. Raises InvalidRequest for what could never run, naming limit and value.
+    """
+    lowest, highest = min(request.prompt), max(request.prompt)
+    if lowest < 0 or highest >= engine.vocab_size:
+        wrong = lowest if lowest < 0 else highest
+        raise InvalidRequest("prompt", f"token id {wrong} is not in the vocabulary of {engine.vocab_size} tokens")
+    for param, tokens in (
+        ("stop_token_ids", request.sampling.stop_token_ids),
+        ("logit_bias", tuple(token for token, _ in request.sampling.logit_bias)),
+    ):
+        for token in tokens:
+            if not 0 <= token < engine.vocab_size:
+                raise InvalidRequest(
+                    param, f"{param}: token id {token} is not in the vocabulary of {engine.vocab_size} tokens"
+                )
+    return _length_limit(request, engine)
+
+
+def longest_sequence(engine: EngineDescription) -> int:
+    """Tokens of the longest sequence that the engine and the pool alone can hold."""
+    return min(engine.max_seq_len, engine.num_device_blocks * engine.block_size)
+
+
+def _length_limit(request: Request, engine: EngineDescription) -> int:
+    prompt_len = len(request.prompt)
+    longest = longest_sequence(engine)
+    what = "the engine's max_seq_len" if longest == engine.max_seq_len else "the KV cache pool"
+    if prompt_len >= longest:
+        raise InvalidRequest(
+            "prompt", f"the prompt has {prompt_len} tokens; {what} of {longest} tokens leaves no room to generate"
+        )
+    if request.max_tokens is None:
+        return longest - prompt_len
+    if prompt_len + request.max_tokens > longest:
+        raise InvalidRequest(
+            "max_tokens",
+            f"prompt ({prompt_len} tokens) and max_tokens ({request.max_tokens}) exceed {what} of {longest} tokens",
+        )
+    return request.max_tokens

@@ -1,0 +1,183 @@
+"""The scheduler's public face: plan -> (the executor executes) -> commit."""
+
+from collections import deque
+from collections.abc import Sequence as Items
+from typing import NamedTuple
+
+from .classes import ServiceClass
+from .events import Event, FinishReason
+from .ledger import Ledger
+from .limits import Limits, longest_sequence, output_limit
+from .plan import EngineDescription, Slot, StepPlan, StepResult
+from .planner import Planner
+from .queue import WaitingQueue
+from .request import Request, SequenceId
+from .sequence import Sequence
+from .state import Move, State
+from .stats import Counters, Stats
+
+
+class _InFlight(NamedTuple):
+    """A plan without a result yet."""
+
+    step: int
+    rows: dict[Slot, Sequence]
+
+
+class Scheduler:
+    """Decides each step; planner.py says how. Not thread-safe; every call returns at once.
+
+    `limits` bound a step, `classes` the queues (one class for now), `engine` is what the executor serves. `add`,
+    `abort`, `finish`, `plan` and `commit` may be called in any order; `events` is the only outlet. Plans are committed
+    in the order planned.
+    """
+
+    def __init__(self, limits: Limits, classes: Items[ServiceClass], engine: EngineDescription) -> None:
+        limits.check_engine(engine)
+        (service_class,) = classes
+        self._limits = limits
+        self._queue = WaitingQueue(service_class)
+        self._ledger = Ledger()
+        self._counters = Counters()
+        self._attach(engine)
+
+    def _attach(self, engine: EngineDescription) -> None:
+        """Begin an executor session: nothing is resident there, and every block is free."""
+        self._engine = engine
+        self._planner = Planner(self._limits, engine, self._queue, self._counters)
+        self._in_flight: deque[_InFlight] = deque()
+        self._next_step = 1
+        self._attached = True
+
+    # Requests come and go.
+
+    def add(self, request: Request, now: float) -> None:
+        """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now)."""
+        max_output = output_limit(request, self._engine)
+        self._queue.check_room(request)
+        sequences = [
+            Sequence(request, id, order=self._counters.num_added + id.index, max_output=max_output)
+            for id in request.sequence_ids
+        ]
+        self._counters.num_added += request.n
+        self._ledger.open(request.id, sequences)
+        for sequence in sequences:
+            self._queue.push(sequence)
+
+    def abort(self, request_id: str) -> None:
+        """End what lives of the request as cancelled. A request that has ended is no error: the calls crossed."""
+        for sequence in self._ledger.of_request(request_id):
+            self._end(sequence, FinishReason.CANCELLED)
+
+    def finish(self, sequence_id: SequenceId, kept_tokens: int) -> None:
+        """End the sequence as stopped with the first `kept_tokens` of its output. One that has ended is no error."""
+        if sequence := self._ledger.find(sequence_id):
+            del sequence.tokens[sequence.prompt_len + kept_tokens :]
+            self._end(sequence, FinishReason.STOP)
+
+    # Plan.
+
+    def plan(self, now: float) -> StepPlan | None:
+        """The next step's work, or None when there is nothing to do now. A plan may hold only releases."""
+        if not self._attached:
+            return None
+        draft = self._planner.draft()
+        if not draft.rows and not self._planner.residents.has_releases:
+            return None
+        plan = draft.finish(self._next_step, self._planner.residents.take_releases())
+        self._in_flight.append(_InFlight(self._next_step, draft.rows))
+        self._next_step += 1
+        return plan
+
+    # Commit.
+
+    def commit(self, result: StepResult, now: float) -> None:
+        """Take one plan's result: tokens get their values, sequences end. Results come in the order of the plans."""
+        step, rows = self._in_flight.popleft()
+        assert step == result.step, f"result of step {result.step} while step {step} is due"
+        for position, slot in enumerate(result.slots):
+            self._commit_token(rows[slot], result, position)
+        for slot, message in result.failures:
+            self._end(rows[slot], FinishReason.FAILED, message)
+        self._counters.num_steps += 1
+
+    def _commit_token(self, sequence: Sequence, result: StepResult, position: int) -> None:
+        """A sequence that ended while this step was in flight drops the token."""
+        sequence.unresolved -= 1
+        if sequence.state is State.FINISHED:
+            return
+        token = result.tokens[position]
+        sequence.tokens.append(token)
+        self._counters.num_sampled_tokens += 1
+        self._ledger.token(sequence, token, result.logprobs.get(position))
+        if result.stopped[position]:
+            self._end(sequence, FinishReason.STOP)
+        elif sequence.num_output == sequence.max_output:
+            self._end(sequence, FinishReason.LENGTH)
+
+    def _end(self, sequence: Sequence, reason: FinishReason, message: str = "") -> None:
+        """The one way a sequence ends. Its blocks are free for the next plan, since plans act as if serial."""
+        if sequence.state is State.FINISHED:
+            return
+        waited = sequence.state is not State.RUNNING
+        sequence.move(Move.FINISH)
+        if waited:
+            self._queue.discard(sequence)
+        else:
+            self._planner.vacate(sequence)
+        self._ledger.close(sequence, reason, message)
+
+    # The executor comes and goes.
+
+    def executor_lost(self, now: float) -> None:
+        """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`."""
+        for sequence in self._ledger:
+            sequence.unresolved = 0
+        for sequence in list(self._planner.residents):
+            self._planner.requeue(sequence)
+        self._in_flight.clear()
+        self._attached = False
+
+    def executor_ready(self, engine: EngineDescription, now: float) -> None:
+        """Plan for a new executor. Raises LimitError when it cannot do what the limits allow.
+
+        A live sequence that the new pool could never hold fails by name.
+        """
+        self._limits.check_engine(engine)
+        self._attach(engine)
+        longest = longest_sequence(engine)
+        for sequence in self._queue.live():
+            if (length := sequence.prompt_len + sequence.max_output) > longest:
+                message = f"the new executor holds sequences of {longest} tokens, this one may need {length}"
+                self._end(sequence, FinishReason.FAILED, message)
+
+    # What can be seen.
+
+    def events(self) -> list[Event]:
+        """What happened since the last call, in order. Drain it after every call."""
+        return self._ledger.take_events()
+
+    def wake_at(self) -> float | None:
+        """When `plan` may find work without any other call; None: never."""
+        return None
+
+    def stats(self) -> Stats:
+        return Stats(
+            num_running=len(self._planner.residents),
+            num_waiting=len(self._queue),
+            num_free_device_blocks=self._planner.blocks.num_free,
+            num_steps=self._counters.num_steps,
+            num_computed_tokens=self._counters.num_computed_tokens,
+            num_sampled_tokens=self._counters.num_sampled_tokens,
+            num_preemptions=self._counters.num_preemptions,
+        )
+
+    def check(self) -> None:
+        """Raise AssertionError unless every count agrees with the live sequences. For idle times and tests."""
+        self._planner.check()
+        waiting = self._queue.live()
+        assert len(waiting) == len(self._queue), f"the queue counts {len(self._queue)}, it holds {len(waiting)}"
+        live = sorted(map(id, [*self._planner.residents, *waiting]))
+        assert sorted(map(id, self._ledger)) == live, "a sequence is lost"
+        for sequence in waiting:
+            assert not sequence.blocks and not sequence.computed, f"{sequence} waits and holds blocks"

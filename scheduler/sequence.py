@@ -1,0 +1,84 @@
+"""One generated continuation while it lives in the scheduler."""
+
+from .plan import DeviceBlock, Slot
+from .request import Request, SequenceId
+from .state import Move, State, after
+
+Rank = tuple[int, int]
+
+
+class Sequence:
+    """Mutable, owned by the scheduler. `computed` and the gap to `known` are all there is to prefill and decode.
+
+    Intervals, in tokens:
+        [0, prompt_len)             the prompt
+        [prompt_len, len(tokens))   generated, value known here
+        [len(tokens), known)        sampled by plans in flight, value not yet committed
+        [0, computed)               KV written by the plans made so far
+    """
+
+    __slots__ = (
+        "blocks",
+        "computed",
+        "first_start",
+        "id",
+        "max_output",
+        "num_preemptions",
+        "order",
+        "prompt_len",
+        "request",
+        "slot",
+        "state",
+        "tokens",
+        "unresolved",
+    )
+
+    def __init__(self, request: Request, id: SequenceId, *, order: int, max_output: int) -> None:
+        self.request = request
+        self.id = id
+        self.order = order  # arrival number: ties never compare anything else
+        self.max_output = max_output  # tokens to generate at most
+        self.tokens = list(request.prompt)
+        self.prompt_len = len(self.tokens)
+        self.state = State.WAITING
+        self.first_start: int | None = None  # number of its first start; kept over preemptions
+        self.num_preemptions = 0
+        self.slot: Slot | None = None
+        self.blocks: list[DeviceBlock] = []
+        self.computed = 0
+        self.unresolved = 0  # sampled by plans in flight
+
+    @property
+    def known(self) -> int:
+        """Tokens of the sequence so far, those in flight included."""
+        return len(self.tokens) + self.unresolved
+
+    @property
+    def gap(self) -> int:
+        """Tokens to compute before the next one can be sampled: 1 is a decode, more is a prefill."""
+        return len(self.tokens) + self.unresolved - self.computed
+
+    @property
+    def num_output(self) -> int:
+        return len(self.tokens) - self.prompt_len
+
+    @property
+    def plannable(self) -> bool:
+        """True while another token is wanted and at most one sampled token is in flight (DESIGN section 5)."""
+        return self.unresolved <= 1 and len(self.tokens) + self.unresolved < self.prompt_len + self.max_output
+
+    @property
+    def rank(self) -> Rank:
+        """Of a sequence that has started: lower is better, never equal. Better ranks take from worse ones only."""
+        assert self.first_start is not None
+        return (self.first_start, self.order)
+
+    def move(self, move: Move) -> None:
+        self.state = after(str(self.id), self.state, move)
+
+    def __repr__(self) -> str:
+        where = f" slot={self.slot}" if self.slot is not None else ""
+        flight = f"+{self.unresolved}" if self.unresolved else ""
+        return (
+            f"<{self.id} {self.state.name} {self.computed}/{len(self.tokens)}{flight} blocks={len(self.blocks)}{where}>"
+        )
