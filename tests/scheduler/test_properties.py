@@ -1,0 +1,133 @@
+"""Whatever is called in whatever order: the invariants of DESIGN section 4 hold after every move."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from jetway.scheduler.events import FinishReason, RequestFinished, SequenceFinished
+from jetway.scheduler.limits import PreemptionMode
+from jetway.scheduler.request import Request, SequenceId
+from tests.support.scheduling import (
+    BLOCK_SIZE,
+    Driver,
+    ReferenceExecutor,
+    expected_tokens,
+    make_engine,
+    make_request,
+    make_scheduler,
+)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """The whole public face, with random sizes and 0 to 2 plans in flight; tokens are those of the request alone."""
+
+    @initialize(
+        num_blocks=st.integers(2, 12),
+        max_num_seqs=st.integers(1, 4),
+        spare_budget=st.integers(0, 12),
+        watermark=st.sampled_from([0.0, 0.1, 0.3]),
+        mode=st.sampled_from(PreemptionMode),
+        depth=st.integers(0, 2),
+    )
+    def start(
+        self,
+        num_blocks: int,
+        max_num_seqs: int,
+        spare_budget: int,
+        watermark: float,
+        mode: PreemptionMode,
+        depth: int,
+    ) -> None:
+        self.num_blocks, self.max_num_seqs = num_blocks, max_num_seqs
+        scheduler = make_scheduler(
+            num_blocks=num_blocks,
+            max_num_seqs=max_num_seqs,
+            budget=max_num_seqs + BLOCK_SIZE + spare_budget,
+            watermark=watermark,
+            preemption_mode=mode,
+        )
+        self.driver = Driver(scheduler, ReferenceExecutor(num_blocks=num_blocks), depth=depth)
+        self.requests: dict[str, Request] = {}
+        self.disturbed: set[str] = set()
+        self.lost = False
+
+    @rule(length=st.integers(1, 40), output=st.integers(1, 40), n=st.integers(1, 3))
+    def add(self, length: int, output: int, n: int) -> None:
+        pool = self.num_blocks * BLOCK_SIZE
+        length = min(length, pool - 1)
+        request = make_request(str(len(self.requests)), prompt_len=length, max_tokens=min(output, pool - length), n=n)
+        self.requests[request.id] = request
+        self.driver.scheduler.add(request, 0.0)
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.requests)))
+        self.disturbed.add(id)
+        self.driver.scheduler.abort(id)
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data(), kept=st.integers(0, 3))
+    def finish(self, data: st.DataObject, kept: int) -> None:
+        id = data.draw(st.sampled_from(sorted(self.requests)))
+        self.disturbed.add(id)
+        self.driver.scheduler.finish(SequenceId(id, 0), kept)
+
+    @rule(count=st.integers(1, 5))
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            self.driver.step()
+
+    @precondition(lambda self: not self.lost)
+    @rule()
+    def lose(self) -> None:
+        self.driver.lose_executor(ReferenceExecutor(num_blocks=self.num_blocks))
+        self.lost = True
+
+    @precondition(lambda self: self.lost)
+    @rule()
+    def recover(self) -> None:
+        engine = make_engine(num_blocks=self.num_blocks, max_num_seqs=self.max_num_seqs)
+        self.driver.scheduler.executor_ready(engine, 0.0)
+        self.lost = False
+
+    @invariant()
+    def it_adds_up(self) -> None:
+        self.driver.scheduler.check()
+
+    def teardown(self) -> None:
+        """Everything ends: one terminal event a request, one finish a sequence, the right tokens, empty pools."""
+        if not hasattr(self, "driver"):
+            return
+        if self.lost:
+            self.recover()
+        self.driver.run()
+        log = self.driver.log
+        assert sorted(e.request_id for e in log if isinstance(e, RequestFinished)) == sorted(self.requests)
+        ended = [event.sequence_id for event in log if isinstance(event, SequenceFinished)]
+        assert sorted(map(str, ended)) == sorted(str(id) for r in self.requests.values() for id in r.sequence_ids)
+        for request in self.requests.values():
+            self._check_tokens(request)
+        stats = self.driver.scheduler.stats()
+        assert (stats.num_running, stats.num_waiting) == (0, 0)
+        assert stats.num_free_device_blocks == self.num_blocks
+        assert self.driver.executor.residents == {}
+
+    def _check_tokens(self, request: Request) -> None:
+        finishes = self.driver.finishes()
+        for id in request.sequence_ids:
+            tokens = self.driver.tokens(request.id, id.index)
+            expected = expected_tokens(request, id.index)
+            assert tokens == expected[: len(tokens)]
+            if request.id not in self.disturbed:
+                assert finishes[str(id)] == (FinishReason.LENGTH, len(expected))
+
+
+TestScheduler = SchedulerMachine.TestCase
+TestScheduler.settings = settings(
+    max_examples=250,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)

@@ -1,0 +1,128 @@
+"""Multi-step behaviour as text: each file in tests/scenarios is a series of commands and what came of them.
+
+    command            scheduler blocks=N slots=N budget=N | add ID prompt=N max=N | abort ID | finish ID keep=N |
+                       step N | lose | recover | stats
+    ----               what follows, up to an empty line, is what the command must print
+
+JETWAY_REWRITE=1 writes the files anew; commit the changes only if you understand what caused them.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jetway.scheduler.events import RequestFinished, SequenceFinished
+from jetway.scheduler.plan import StepPlan
+from jetway.scheduler.queue import QueueFull
+from jetway.scheduler.request import InvalidRequest, SequenceId
+from tests.support.scheduling import Driver, ReferenceExecutor, make_engine, make_request, make_scheduler
+
+SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.txt")), ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    written = path.read_text()
+    seen = "\n".join(replay(written))
+    if os.environ.get("JETWAY_REWRITE"):
+        path.write_text(seen)
+    assert seen == written
+
+
+def replay(text: str) -> Iterator[str]:
+    """The file's lines, with what its commands really print."""
+    world = World()
+    for paragraph in text.rstrip("\n").split("\n\n"):
+        lines = paragraph.split("\n")
+        comments = [line for line in lines if line.startswith("#")]
+        commands = [line for line in lines[: lines.index("----")] if line not in comments] if "----" in lines else []
+        yield from comments
+        for command in commands:
+            yield command
+        if commands:
+            yield "----"
+        for command in commands:
+            yield from world.run(command)
+        yield ""
+
+
+class World:
+    """A scheduler and its executor, by command."""
+
+    def __init__(self) -> None:
+        self.driver = Driver(make_scheduler())
+        self.num_blocks = 100
+
+    def run(self, command: str) -> Iterator[str]:
+        verb, *words = command.split()
+        names = [word for word in words if "=" not in word]
+        options = {key: int(value) for key, value in (word.split("=") for word in words if "=" in word)}
+        yield from getattr(self, f"do_{verb}")(*names, **options)
+
+    def do_scheduler(self, *, blocks: int, slots: int, budget: int) -> Iterator[str]:
+        self.num_blocks = blocks
+        scheduler = make_scheduler(num_blocks=blocks, max_num_seqs=slots, budget=budget)
+        self.driver = Driver(scheduler, ReferenceExecutor(num_blocks=blocks))
+        yield "ok"
+
+    def do_add(self, id: str, *, prompt: int, max: int) -> Iterator[str]:
+        try:
+            self.driver.scheduler.add(make_request(id, prompt_len=prompt, max_tokens=max), 0.0)
+        except (InvalidRequest, QueueFull) as error:
+            yield f"{id} refused: {error}"
+        else:
+            yield f"{id} accepted"
+
+    def do_abort(self, id: str) -> Iterator[str]:
+        self.driver.scheduler.abort(id)
+        yield from self._said()
+
+    def do_finish(self, id: str, *, keep: int) -> Iterator[str]:
+        self.driver.scheduler.finish(SequenceId(id, 0), keep)
+        yield from self._said()
+
+    def do_step(self, count: str = "1") -> Iterator[str]:
+        for _ in range(int(count)):
+            plan = self.driver.step()
+            yield render(plan) if plan else "nothing to do"
+            yield from self._said()
+
+    def do_lose(self) -> Iterator[str]:
+        self.driver.lose_executor(ReferenceExecutor(num_blocks=self.num_blocks))
+        yield "lost"
+
+    def do_recover(self) -> Iterator[str]:
+        self.driver.scheduler.executor_ready(make_engine(num_blocks=self.num_blocks), 0.0)
+        yield "ready"
+
+    def do_stats(self) -> Iterator[str]:
+        stats = self.driver.scheduler.stats()
+        yield (
+            f"running {stats.num_running}, waiting {stats.num_waiting}, free blocks {stats.num_free_device_blocks}, "
+            f"computed {stats.num_computed_tokens}, sampled {stats.num_sampled_tokens}, "
+            f"preemptions {stats.num_preemptions}"
+        )
+
+    def _said(self) -> Iterator[str]:
+        log, self.driver.log = self.driver.log + self.driver.scheduler.events(), []
+        for event in log:
+            match event:
+                case SequenceFinished(id, reason, num_tokens, _):
+                    yield f"  {id} finished: {reason}, {num_tokens} tokens"
+                case RequestFinished(request_id):
+                    yield f"  {request_id} done"
+
+
+def render(plan: StepPlan) -> str:
+    """One line a plan; `rows 0:1 2:8` computes 1 token of slot 0 and 8 of slot 2."""
+    parts = [f"release {' '.join(map(str, plan.releases))}"] if plan.releases else []
+    for start in plan.starts:
+        blocks = " ".join(map(str, start.blocks))
+        parts.append(f"start {start.sequence_id} in slot {start.slot} with {len(start.tokens)} tokens, blocks {blocks}")
+    for slot, block in zip(plan.grow_slots, plan.grow_blocks, strict=True):
+        parts.append(f"grow {slot} by block {block}")
+    rows = " ".join(f"{slot}:{count}" for slot, count in zip(plan.row_slots, plan.row_tokens, strict=True))
+    parts.append(f"rows {rows}" if rows else "no rows")
+    return f"{plan.step}: " + "; ".join(parts)
