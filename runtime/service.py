@@ -104,7 +104,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 self._take(session, message)
                 self._changed()
         finally:
-            session.outbox.close()
+            self._drop(session)
 
     def _take(self, session: _Session, message: scheduler_pb2.SessionRequest) -> None:
         """A handle that is not live is no error: the end crossed the cancel."""

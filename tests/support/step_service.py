@@ -1,0 +1,64 @@
+"""A scheduler service on a real socket, stepped against the reference executor."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+
+from jetway.runtime.errors import Unavailable
+from jetway.runtime.loop import StepLoop
+from jetway.runtime.service import SchedulerService
+from jetway.scheduler.plan import StepPlan, StepResult
+from jetway.scheduler.scheduler import Scheduler
+from jetway.v1 import scheduler_pb2_grpc
+from tests.support.scheduling import ReferenceExecutor, make_engine
+
+
+class SteppedExecutor:
+    """The Executor protocol over a ReferenceExecutor. A result takes a permit; `hold_after` leaves only so many."""
+
+    def __init__(self, reference: ReferenceExecutor) -> None:
+        self.reference = reference
+        self.lost = False
+        self._permits = asyncio.Semaphore(1 << 30)
+        self._results: asyncio.Queue[StepResult] = asyncio.Queue()
+
+    def hold_after(self, num_steps: int) -> None:
+        self._permits = asyncio.Semaphore(num_steps)
+
+    def go_on(self) -> None:
+        for _ in range(1000):
+            self._permits.release()
+
+    async def send(self, plan: StepPlan) -> None:
+        if self.lost:
+            raise Unavailable("the executor is lost")
+        self._results.put_nowait(self.reference.run(plan))
+
+    async def receive(self) -> StepResult:
+        await asyncio.sleep(0)  # a real executor always lets others run
+        await self._permits.acquire()
+        return await self._results.get()
+
+
+@contextlib.asynccontextmanager
+async def serve_scheduler(scheduler: Scheduler, executor: SteppedExecutor, socket: Path) -> AsyncIterator[str]:
+    """Serve `scheduler` on a unix socket, its loop running; yields the gRPC target."""
+    work = asyncio.Event()
+    service = SchedulerService(scheduler, make_engine(), work, lambda: 0.0)
+    loop = StepLoop(scheduler, executor, service.publish, work, lambda: 0.0)
+    server = grpc.aio.server()
+    scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)
+    address = f"unix:{socket}"
+    server.add_insecure_port(address)
+    await server.start()
+    stepping = asyncio.create_task(loop.run())
+    try:
+        yield address
+    finally:
+        stepping.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Unavailable):
+            await stepping
+        await server.stop(None)
