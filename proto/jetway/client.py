@@ -1,0 +1,157 @@
+"""The client that a backend imports: `jetway.v1.Inference`, blocking (`Client`) and for asyncio (`AsyncClient`).
+
+    from jetway.client import Client, Overloaded
+
+    with Client("localhost:8001") as client:
+        print(client.generate("The capital of France is", max_tokens=8).text)
+        for delta in client.stream(messages=[{"role": "user", "content": "Hello"}], temperature=0.7):
+            print(delta.text, end="", flush=True)
+
+Whoever stops reading a stream, or cancels a call, ends its request; no other request notices. Errors:
+
+    JetwayError
+    ├── InvalidArgument        the request is wrong as it stands; `param` names its field
+    ├── ModelNotFound          the model is not served there
+    ├── Overloaded             a queue or limit is full                         retryable
+    ├── Unavailable            starting, shutting down, unreachable             retryable
+    ├── DeadlineExceeded       `timeout_s` or a limit of the server passed
+    ├── Cancelled              the call was cancelled
+    ├── EngineFailed           the engine failed on this request
+    └── Internal               a fault of the server
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Self, Unpack
+
+import grpc
+import grpc.aio
+
+from jetway.v1 import inference_pb2, inference_pb2_grpc
+
+from .client_messages import (
+    Cancelled,
+    Completion,
+    DeadlineExceeded,
+    Delta,
+    EngineFailed,
+    Internal,
+    InvalidArgument,
+    JetwayError,
+    Model,
+    ModelNotFound,
+    Overloaded,
+    Params,
+    Unavailable,
+    Usage,
+    build_request,
+    parse_completion,
+    parse_delta,
+    parse_models,
+    translated_errors,
+)
+
+__all__ = [
+    "AsyncClient",
+    "Cancelled",
+    "Client",
+    "Completion",
+    "DeadlineExceeded",
+    "Delta",
+    "EngineFailed",
+    "Internal",
+    "InvalidArgument",
+    "JetwayError",
+    "Model",
+    "ModelNotFound",
+    "Overloaded",
+    "Params",
+    "Unavailable",
+    "Usage",
+]
+
+
+class Client:
+    """A connection to a gateway's gRPC address. Use it as a context manager, or `close` it; threads may share it."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address)
+        self._stub = inference_pb2_grpc.InferenceStub(self._channel)
+
+    def generate(self, prompt: str | None = None, **params: Unpack[Params]) -> Completion:
+        """The whole answer. Raises a JetwayError."""
+        request = build_request(prompt, params)
+        with translated_errors():
+            return parse_completion(self._stub.Generate(request, timeout=params.get("timeout_s")))
+
+    def stream(self, prompt: str | None = None, **params: Unpack[Params]) -> Iterator[Delta]:
+        """The answer as it is generated; the call starts with the first `next`. Raises a JetwayError."""
+        return self._deltas(build_request(prompt, params), params.get("timeout_s"))
+
+    def models(self) -> list[Model]:
+        """What is served. Raises a JetwayError."""
+        with translated_errors():
+            return parse_models(self._stub.ListModels(inference_pb2.ListModelsRequest()))
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _deltas(self, request: inference_pb2.GenerateRequest, timeout_s: float | None) -> Iterator[Delta]:
+        call = self._stub.GenerateStream(request, timeout=timeout_s)
+        try:
+            with translated_errors():
+                for message in call:
+                    yield parse_delta(message)
+        finally:
+            call.cancel()
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same names; `generate`, `models` and `close` are awaited, `stream` is for `async for`."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address)
+        self._stub = inference_pb2_grpc.InferenceStub(self._channel)
+
+    async def generate(self, prompt: str | None = None, **params: Unpack[Params]) -> Completion:
+        """The whole answer. Raises a JetwayError."""
+        request = build_request(prompt, params)
+        with translated_errors():
+            return parse_completion(await self._stub.Generate(request, timeout=params.get("timeout_s")))
+
+    def stream(self, prompt: str | None = None, **params: Unpack[Params]) -> AsyncIterator[Delta]:
+        """The answer as it is generated; the call starts with the first step. Raises a JetwayError."""
+        return self._deltas(build_request(prompt, params), params.get("timeout_s"))
+
+    async def models(self) -> list[Model]:
+        """What is served. Raises a JetwayError."""
+        with translated_errors():
+            return parse_models(await self._stub.ListModels(inference_pb2.ListModelsRequest()))
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _deltas(self, request: inference_pb2.GenerateRequest, timeout_s: float | None) -> AsyncIterator[Delta]:
+        call = self._stub.GenerateStream(request, timeout=timeout_s)
+        try:
+            with translated_errors():
+                async for message in call:
+                    yield parse_delta(message)
+        finally:
+            call.cancel()

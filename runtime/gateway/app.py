@@ -1,0 +1,84 @@
+"""A gateway: one session with the scheduler, two servers in front of it."""
+
+import asyncio
+from pathlib import Path
+
+from jetway.builder import manifest
+from jetway.runtime.config import GatewayConfig
+from jetway.runtime.errors import ConfigError
+
+from .generate import Generator
+from .grpc import InferenceServicer
+from .openai.routes import openai_app
+from .servers import GrpcServer, HttpServer
+from .session import SchedulerSession
+from .text.codec import TextCodec
+
+_LAST_WORDS_S = 1.0  # after the drain, for the errors that end what is left
+
+
+class Gateway:
+    """Serves the model of `engine_dir` as `model_name` (None: the engine's own name), by the scheduler at
+    `scheduler_address` ("unix:/path" or "host:port").
+
+    It starts without the scheduler too: calls are then refused as Unavailable, and both health services say so.
+    """
+
+    def __init__(self, config: GatewayConfig, engine_dir: Path, model_name: str | None, scheduler_address: str) -> None:
+        """Raises ConfigError for an engine directory that cannot be served."""
+        try:
+            engine = manifest.read(engine_dir)
+        except manifest.ManifestError as error:
+            raise ConfigError(str(error)) from error
+        self._session = SchedulerSession(scheduler_address)
+        self._generator = Generator(
+            self._session, TextCodec.load(engine_dir, engine.tokens), model_name or engine.model_name
+        )
+        self._http = HttpServer(openai_app(self._generator, config), config)
+        self._grpc = GrpcServer(InferenceServicer(self._generator, config.stall_limit_s), config)
+
+    @property
+    def model_name(self) -> str:
+        return self._generator.model_name
+
+    @property
+    def http_port(self) -> int:
+        return self._http.port
+
+    @property
+    def grpc_port(self) -> int:
+        return self._grpc.port
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError when an address cannot be bound; nothing runs then."""
+        await self._grpc.start()
+        try:
+            await self._http.start()
+        except ConfigError:
+            await self._grpc.stop(0.0)
+            raise
+        self._session.start()
+        self._health = asyncio.create_task(self._follow_session())
+
+    async def ready(self) -> None:
+        """Return once the scheduler is connected: calls can start."""
+        await self._session.connected.wait()
+
+    async def stop(self, drain_timeout_s: float) -> None:
+        """Accept nothing more, let open calls end within `drain_timeout_s`, end the others as Unavailable."""
+        servers = [
+            asyncio.create_task(server.stop(drain_timeout_s + _LAST_WORDS_S)) for server in (self._http, self._grpc)
+        ]
+        await self._generator.drain(drain_timeout_s)
+        await self._session.close()
+        self._health.cancel()
+        await asyncio.gather(self._health, return_exceptions=True)
+        await asyncio.gather(*servers)
+
+    async def _follow_session(self) -> None:
+        """gRPC health is SERVING while the scheduler is connected."""
+        while True:
+            await self._session.connected.wait()
+            await self._grpc.set_serving(serving=True)
+            await self._session.lost.wait()
+            await self._grpc.set_serving(serving=False)

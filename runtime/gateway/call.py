@@ -1,0 +1,68 @@
+"""One call of a client, in words of text, the same from every protocol: what exists is valid."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jetway.runtime.errors import InvalidArgument
+from jetway.scheduler.request import InvalidRequest, SamplingParams
+
+MAX_STOPS = 16
+MAX_STOP_CHARS = 1024
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+class Message(NamedTuple):
+    role: str  # "system", "user" or "assistant"
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation, for the model's chat template. Raises InvalidArgument when it is empty."""
+
+    messages: tuple[Message, ...]
+
+    def __post_init__(self) -> None:
+        if not self.messages:
+            raise InvalidArgument("messages is empty; at least 1 message is needed", param="messages")
+
+
+Prompt = str | tuple[int, ...] | Chat  # text as it stands, token ids as they are, or a conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Raises InvalidArgument for bad stop strings. What depends on the model is checked when the call starts."""
+
+    request_id: str
+    model: str | None  # None: the only model
+    prompt: Prompt
+    sampling: SamplingParams
+    max_tokens: int | None = None  # None: as long as the engine allows
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.stop) > MAX_STOPS:
+            raise InvalidArgument(f"stop may hold at most {MAX_STOPS} strings, not {len(self.stop)}", param="stop")
+        for stop in self.stop:
+            if not 1 <= len(stop) <= MAX_STOP_CHARS:
+                raise InvalidArgument(
+                    f"a stop string must have 1 to {MAX_STOP_CHARS} characters, not {len(stop)}", param="stop"
+                )
+
+
+def message(role: str, content: str, param: str) -> Message:
+    """`param` names the message in errors. Raises InvalidArgument for a role that chat templates do not know."""
+    if role not in _ROLES:
+        raise InvalidArgument(f"{param}.role must be one of {', '.join(_ROLES)}, not {role!r}", param=f"{param}.role")
+    return Message(_ROLES[role], content)
+
+
+def sampling_params(given: Mapping[str, Any]) -> SamplingParams:
+    """The fields that a client gave, by their names; a seed is drawn when there is none. Raises InvalidArgument."""
+    try:
+        return SamplingParams(**{"seed": secrets.randbits(63)} | dict(given))
+    except InvalidRequest as error:
+        raise InvalidArgument(str(error), param=error.param) from error

@@ -1,0 +1,80 @@
+"""What every path shares: request ids, bodies, and errors in the form that OpenAI's clients read."""
+
+import logging
+import re
+import uuid
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from jetway.runtime.errors import Cancelled, Internal, JetwayError, edge_of
+
+from .format import error_body, error_object
+
+log = logging.getLogger(__name__)
+
+_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+
+
+def request_id(request: Request) -> str:
+    """For the header x-request-id: the client's own, where it is plain, or one that is drawn once a request."""
+    if not hasattr(request.state, "request_id"):
+        given = request.headers.get("x-request-id", "")
+        request.state.request_id = given if _PLAIN_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
+    chosen: str = request.state.request_id
+    return chosen
+
+
+def json_response(request: Request, body: str, status_code: int = 200) -> Response:
+    headers = {"x-request-id": request_id(request)}
+    return Response(body, status_code, headers=headers, media_type="application/json")
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Raises HTTPException as soon as the body is too large."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit_bytes:
+            raise HTTPException(413, f"the body may have at most {limit_bytes} bytes")
+    return bytes(body)
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Errors of ours, of the framework's routing, and faults: each becomes an OpenAI error object."""
+    app.add_exception_handler(JetwayError, _jetway_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _disconnect)
+    app.add_exception_handler(Exception, _fault)
+
+
+async def _jetway_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, JetwayError)
+    return json_response(request, error_body(error), edge_of(error).http)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """No such path or method, or too large a body."""
+    assert isinstance(error, HTTPException)
+    where = f"{request.method} {request.url.path}"
+    messages = {404: f"{where}: no such path", 405: f"{where}: this path takes other methods"}
+    body = error_object(
+        messages.get(error.status_code, error.detail),
+        "invalid_request_error",
+        _CODES.get(error.status_code, "invalid_request"),
+    )
+    response = json_response(request, body, error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _disconnect(request: Request, error: Exception) -> Response:
+    """The client went away while it sent its body: nobody reads this."""
+    return await _jetway_error(request, Cancelled("the client disconnected"))
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    """The framework raises the error again after this, and the server logs it."""
+    return await _jetway_error(request, Internal(f"a fault of the gateway: {type(error).__name__}"))

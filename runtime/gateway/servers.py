@@ -1,0 +1,118 @@
+"""The two listening servers of a gateway. Both: `start` binds, `port` is the real one, `stop` lets open calls end."""
+
+import asyncio
+import math
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+import uvicorn
+from fastapi import FastAPI
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from jetway.runtime.config import GatewayConfig
+from jetway.runtime.errors import ConfigError
+from jetway.v1 import inference_pb2, inference_pb2_grpc
+
+_INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
+
+
+class HttpServer:
+    """Runs an ASGI application on uvicorn, inside the running event loop."""
+
+    def __init__(self, app: FastAPI, config: GatewayConfig) -> None:
+        self._config = config
+        self._server = _Uvicorn(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+            )
+        )
+
+    async def start(self) -> None:
+        """Raises ConfigError when the address cannot be bound."""
+        self._socket = _listen(self._config.host, self._config.port, self._config.stall_limit_s)
+        self.port: int = self._socket.getsockname()[1]
+        self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        await self._server.listening.wait()
+
+    async def stop(self, timeout_s: float) -> None:
+        self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
+        self._server.should_exit = True
+        await self._running
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves the process's signals alone, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+def _listen(host: str, port: int, stall_limit_s: float) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"the gateway cannot listen on {host} port {port}: {error.strerror}") from error
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # A cancelled call does not free the socket of a client that never reads; the kernel does, after as long.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(1000 * stall_limit_s))
+    return listener
+
+
+class GrpcServer:
+    """jetway.v1.Inference with the health and reflection services."""
+
+    def __init__(self, servicer: inference_pb2_grpc.InferenceServicer, config: GatewayConfig) -> None:
+        self._config = config
+        self._servicer = servicer
+
+    async def start(self) -> None:
+        """Raises ConfigError when the address cannot be bound."""
+        # Without so_reuseport=0 a second server would share the port in silence.
+        options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", self._config.max_request_bytes)]
+        self._server = grpc.aio.server(options=options)
+        self._health = health.aio.HealthServicer()
+        await self.set_serving(serving=False)
+        inference_pb2_grpc.add_InferenceServicer_to_server(self._servicer, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection((_INFERENCE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+        self.port = self._bind()
+        await self._server.start()
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """What the health service says."""
+        response = health_pb2.HealthCheckResponse
+        for service in ("", _INFERENCE):
+            await self._health.set(service, response.SERVING if serving else response.NOT_SERVING)
+
+    async def stop(self, timeout_s: float) -> None:
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(timeout_s)
+
+    def _bind(self) -> int:
+        host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
+        try:
+            return self._server.add_insecure_port(f"{host}:{self._config.grpc_port}")
+        except RuntimeError as error:
+            address = f"{self._config.host} port {self._config.grpc_port}"
+            raise ConfigError(f"the gateway cannot listen on {address}: {error}") from error

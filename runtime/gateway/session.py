@@ -1,0 +1,106 @@
+"""The gateway's side of `jetway.v1.Scheduler.Session`: always one connection, or the attempt to get one."""
+
+import asyncio
+import logging
+
+import grpc
+
+from jetway.runtime.errors import Unavailable
+from jetway.runtime.executor.wire import CHANNEL_OPTIONS
+from jetway.scheduler.request import Request
+from jetway.v1 import common_pb2, scheduler_pb2_grpc
+
+from .connection import Connection
+from .generation import Generation
+
+log = logging.getLogger(__name__)
+
+_BACKOFF_S = 0.05  # doubles with each stream that ends before its first frame ...
+_MAX_BACKOFF_S = 1.0  # ... up to this
+_CHANNEL_OPTIONS = [
+    *CHANNEL_OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class SchedulerSession:
+    """Holds one stream to the scheduler at `address` ("unix:/path" or "host:port") and opens it again when it ends.
+
+    A lost stream ends its requests as Unavailable. `connected` and `lost` are set in turn; exactly one of them is.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection: Connection | None = None
+        self._engine: common_pb2.EngineDescription | None = None
+        self.connected = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.lost.set()
+
+    @property
+    def engine(self) -> common_pb2.EngineDescription:
+        """What the scheduler serves. Raises Unavailable while there is no connection."""
+        if self._connection is None or self._engine is None:
+            raise Unavailable("the gateway has no connection to the scheduler; try again")
+        return self._engine
+
+    def start(self) -> None:
+        self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """End the stream and, as Unavailable, every request that still lives."""
+        if self._connection is not None:
+            self._connection.lose("the gateway is shutting down")
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._channel.close()
+
+    async def submit(self, request: Request) -> Generation:
+        """Hand the request to the scheduler; returns once it is accepted. Raises the error that it is refused with."""
+        if self._connection is None:
+            raise Unavailable("the gateway has no connection to the scheduler; try again")
+        generation = self._connection.add(request)
+        try:
+            await generation.accepted
+        except BaseException:
+            generation.cancel()
+            raise
+        return generation
+
+    async def _run(self) -> None:
+        backoff_s = _BACKOFF_S
+        while True:
+            connection = Connection()
+            try:
+                await self._converse(connection)
+                log.warning("the scheduler ended the session")
+            except grpc.aio.AioRpcError as error:
+                log.warning("the session with the scheduler failed: %s", error.details())
+            except Exception:
+                log.exception("a fault of the gateway ended the session with the scheduler")
+            finally:
+                served = self._connection is not None
+                self._connection = None
+                self.connected.clear()
+                self.lost.set()
+                connection.lose("the connection to the scheduler was lost; try again")
+            backoff_s = _BACKOFF_S if served else min(2 * backoff_s, _MAX_BACKOFF_S)
+            await asyncio.sleep(backoff_s)
+
+    async def _converse(self, connection: Connection) -> None:
+        """One stream, from its first frame, which says what is served, to its end."""
+        stub = scheduler_pb2_grpc.SchedulerStub(self._channel)
+        call = stub.Session(connection.outgoing(), wait_for_ready=True)
+        try:
+            async for frame in call:
+                if frame.HasField("engine"):
+                    self._engine = frame.engine
+                    self._connection = connection
+                    self.lost.clear()
+                    self.connected.set()
+                connection.receive(frame)
+        finally:
+            call.cancel()

@@ -1,0 +1,1 @@
+"""Text to token ids and back. Nothing here knows a protocol or the scheduler."""

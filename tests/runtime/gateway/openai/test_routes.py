@@ -1,0 +1,288 @@
+"""The HTTP API as OpenAI's own client sees it, on a real server."""
+
+import asyncio
+import json
+from typing import Any
+
+import openai
+import pytest
+from tokenizers import Tokenizer
+
+from jetway.runtime.gateway.app import Gateway
+from jetway.v1 import common_pb2, scheduler_pb2
+from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, refusing, sampled
+from tests.support.http import exchange, post, request
+from tests.support.tokenizers import EOS, ids_of
+
+HELLO: Any = [{"role": "user", "content": "hello"}]
+HELLO_TOKENS = "<s><|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+
+
+def ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+async def test_chat(client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    scheduler.script = answering(ids(tokenizer, "Paris"), ids_of(tokenizer, EOS), reason=STOP)
+
+    completion = await client.chat.completions.create(model="tiny", messages=HELLO, max_completion_tokens=9, seed=3)
+
+    [choice] = completion.choices
+    assert (choice.index, choice.message.role, choice.message.content) == (0, "assistant", "Paris")
+    assert choice.finish_reason == "stop"
+    assert (completion.object, completion.model) == ("chat.completion", "tiny")
+    assert completion.id.startswith("chatcmpl-")
+    assert completion.usage is not None
+    prompt = ids(tokenizer, HELLO_TOKENS)
+    usage = completion.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (len(prompt), 6, len(prompt) + 6)
+    add = await scheduler.adds.get()
+    assert list(add.prompt) == prompt
+    assert (add.request_id, add.max_tokens, add.sampling.seed) == (completion.id, 9, 3)
+
+
+async def test_chat_stream(client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    frames = [[token] for token in ids(tokenizer, "삼겹살🙂")]
+    scheduler.script = answering(*frames, reason=LENGTH)
+
+    stream = await client.chat.completions.create(
+        model="tiny", messages=HELLO, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+
+    *with_choice, last = chunks
+    choices = [chunk.choices[0] for chunk in with_choice]
+    assert choices[0].delta.role == "assistant"
+    assert all(choice.delta.role is None for choice in choices[1:])
+    assert "".join(choice.delta.content or "" for choice in choices) == "삼겹살🙂"
+    assert [choice.finish_reason for choice in choices] == [None] * (len(choices) - 1) + ["length"]
+    assert all(chunk.usage is None for chunk in with_choice)
+    assert last.choices == []
+    assert last.usage is not None
+    assert last.usage.completion_tokens == len(frames)
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
+
+
+async def test_stream_without_usage_ends_with_the_finish_reason(
+    client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"), reason=LENGTH)
+
+    stream = await client.chat.completions.create(model="tiny", messages=HELLO, stream=True)
+    chunks = [chunk async for chunk in stream]
+
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert all("usage" not in chunk.model_fields_set for chunk in chunks)
+
+
+async def test_completion_of_text(client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    scheduler.script = answering(ids(tokenizer, "ďá"), reason=LENGTH)
+
+    completion = await client.completions.create(model="tiny", prompt="hi")
+
+    [choice] = completion.choices
+    assert (choice.text, choice.finish_reason) == ("ďá", "length")
+    assert (completion.object, completion.id.startswith("cmpl-")) == ("text_completion", True)
+    add = await scheduler.adds.get()
+    assert list(add.prompt) == tokenizer.encode("hi").ids
+    assert add.max_tokens == 16
+
+
+async def test_completion_of_token_ids_streams(
+    client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(*([token] for token in ids(tokenizer, "abc")), reason=LENGTH)
+
+    stream = await client.completions.create(model="tiny", prompt=[5, 6], stream=True)
+    chunks = [chunk async for chunk in stream]
+
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "abc"
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert list((await scheduler.adds.get()).prompt) == [5, 6]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_stop_string_split_over_tokens_ends_the_text_before_it(
+    client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer, stream: bool
+) -> None:
+    def script(add: scheduler_pb2.Add) -> list[scheduler_pb2.SessionFrame]:
+        tokens = ids(tokenizer, "one END two")
+        return [accepted(add.handle), *(sampled(add.handle, [token]) for token in tokens)]
+
+    scheduler.script = script
+
+    if stream:
+        chunks = await client.completions.create(
+            model="tiny", prompt="x", stop="END", stream=True, stream_options={"include_usage": True}
+        )
+        every = [chunk async for chunk in chunks]
+        text = "".join(chunk.choices[0].text for chunk in every if chunk.choices)
+        reason, usage = every[-2].choices[0].finish_reason, every[-1].usage
+    else:
+        completion = await client.completions.create(model="tiny", prompt="x", stop="END")
+        text, reason, usage = completion.choices[0].text, completion.choices[0].finish_reason, completion.usage
+
+    assert (text, reason) == ("one ", "stop")
+    assert usage is not None
+    assert usage.completion_tokens == len("one END")
+    finish = await scheduler.finishes.get()
+    assert (finish.sequence_index, finish.kept_tokens) == (0, len("one END"))
+
+
+async def test_blocking_client(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    scheduler.script = answering(ids(tokenizer, "Pa"), ids(tokenizer, "ris"), reason=LENGTH)
+
+    def stream_text() -> str:
+        base_url = f"http://127.0.0.1:{gateway.http_port}/v1"
+        with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
+            stream = client.chat.completions.create(model="tiny", messages=HELLO, stream=True)
+            return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+
+    assert await asyncio.to_thread(stream_text) == "Paris"
+
+
+async def test_models(client: openai.AsyncOpenAI) -> None:
+    [model] = (await client.models.list()).data
+
+    assert (model.id, model.object, model.owned_by) == ("tiny", "model", "jetway")
+    assert await client.models.retrieve("tiny") == model
+
+
+async def test_unknown_model_is_not_found(client: openai.AsyncOpenAI, scheduler: FakeScheduler) -> None:
+    message = "the model 'gpt/x' is not served here; 'tiny' is"
+
+    with pytest.raises(openai.NotFoundError, match=message) as caught:
+        await client.chat.completions.create(model="gpt/x", messages=HELLO)
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.NotFoundError, match=message):
+        await client.models.retrieve("gpt/x")
+    assert scheduler.adds.empty()
+
+
+@pytest.mark.parametrize(
+    ("code", "cls", "status", "kind"),
+    [
+        (common_pb2.ERROR_CODE_INVALID_ARGUMENT, openai.BadRequestError, 400, "invalid_request_error"),
+        (common_pb2.ERROR_CODE_OVERLOADED, openai.RateLimitError, 429, "rate_limit_error"),
+        (common_pb2.ERROR_CODE_UNAVAILABLE, openai.InternalServerError, 503, "service_unavailable_error"),
+        (common_pb2.ERROR_CODE_DEADLINE_EXCEEDED, openai.InternalServerError, 504, "timeout_error"),
+        (common_pb2.ERROR_CODE_ENGINE_FAILED, openai.InternalServerError, 500, "server_error"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_refusal_of_the_scheduler_is_a_status_and_an_error_object(
+    client: openai.AsyncOpenAI,
+    scheduler: FakeScheduler,
+    code: common_pb2.ErrorCode.ValueType,
+    cls: type[openai.APIStatusError],
+    status: int,
+    kind: str,
+    stream: bool,
+) -> None:
+    scheduler.script = refusing(code, "the prompt has 600 tokens; 512 fit", "prompt")
+
+    with pytest.raises(cls) as caught:
+        await client.chat.completions.create(model="tiny", messages=HELLO, stream=stream)
+
+    assert caught.value.status_code == status
+    assert caught.value.body == {
+        "message": "the prompt has 600 tokens; 512 fit",
+        "type": kind,
+        "param": "prompt",
+        "code": common_pb2.ErrorCode.Name(code).removeprefix("ERROR_CODE_").lower(),
+    }
+
+
+async def test_failure_of_an_accepted_call_is_a_status(client: openai.AsyncOpenAI, scheduler: FakeScheduler) -> None:
+    scheduler.script = answering([5], reason=common_pb2.FINISH_REASON_FAILED)
+
+    with pytest.raises(openai.InternalServerError, match="the engine failed"):
+        await client.chat.completions.create(model="tiny", messages=HELLO)
+
+
+async def test_failure_of_a_stream_is_an_error_event_and_then_its_end(
+    gateway: Gateway, client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"), [], reason=common_pb2.FINISH_REASON_EXPIRED)
+
+    stream = await client.chat.completions.create(model="tiny", messages=HELLO, stream=True)
+    with pytest.raises(openai.APIError, match="took longer than it may"):
+        async for _ in stream:
+            pass
+
+    events = await raw_events(gateway, {"model": "tiny", "messages": HELLO, "stream": True})
+    error = {"message": "the request took longer than it may", "type": "timeout_error", "param": None,
+             "code": "deadline_exceeded"}  # fmt: skip
+    assert json.loads(events[-2]) == {"error": error}
+    assert events[-1] == "[DONE]"
+
+
+async def raw_events(gateway: Gateway, body: dict[str, Any]) -> list[str]:
+    """What a stream says, as it stands on the wire."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+    writer.write(request("POST", "/v1/chat/completions", json.dumps(body).encode(), "connection: close\r\n"))
+    lines = (await reader.read()).decode("ascii").splitlines()
+    writer.close()
+    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+
+
+async def test_events_of_a_stream_are_ascii_lines(
+    gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    text = 'a\u2028"\n\x00🙂'
+    scheduler.script = answering(ids(tokenizer, text), reason=LENGTH)
+
+    role, content, finish, done = await raw_events(gateway, {"messages": HELLO, "stream": True})
+
+    assert json.loads(role)["choices"][0] == {
+        "index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None,
+    }  # fmt: skip
+    assert json.loads(content)["choices"][0]["delta"] == {"content": text}
+    assert json.loads(finish)["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}
+    assert done == "[DONE]"
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "code", "text"),
+    [
+        (request("GET", "/v1/nothing"), 404, "not_found", "GET /v1/nothing: no such path"),
+        (request("GET", "/v1/completions"), 405, "method_not_allowed", "GET /v1/completions: this path takes other methods"),
+        (request("POST", "/v1/completions", b"{"), 400, "invalid_argument", "the body is not valid JSON: "),
+        (request("POST", "/v1/completions", b"[]"), 400, "invalid_argument", "the body must be a JSON object, not a list"),
+        (post("/v1/chat/completions", {"messages": []}), 400, "invalid_argument", "messages is empty; "),
+        (post("/v1/chat/completions", {"messages": HELLO, "max_tokens": 0}), 400, "invalid_argument", "max_tokens must be in "),
+        (post("/v1/chat/completions", {"messages": HELLO, "n": 2}), 400, "invalid_argument", "n 2 is not supported here; "),
+        (post("/v1/completions", {"prompt": []}), 400, "invalid_argument", "the prompt is empty; "),
+        (post("/v1/completions", {"prompt": "\ud800"}), 400, "invalid_argument", "the model's tokenizer cannot encode "),
+        (post("/v1/completions", {"prompt": "x" * (4 << 20)}), 413, "request_too_large", "the body may have at most 4194304 bytes"),
+    ],
+    ids=["path", "method", "json", "list", "messages", "max_tokens", "n", "prompt", "surrogate", "size"],
+)  # fmt: skip
+async def test_wrong_request_is_an_error_object(
+    gateway: Gateway, scheduler: FakeScheduler, message: bytes, status: int, code: str, text: str
+) -> None:
+    answer = await exchange(gateway.http_port, message)
+
+    error = json.loads(answer.body)["error"]
+    assert answer.status == status
+    assert error["message"].startswith(text)
+    assert (error["type"], error["code"]) == ("invalid_request_error", code)
+    assert set(error) == {"message", "type", "param", "code"}
+    assert answer.headers["x-request-id"].startswith("req-")
+    assert scheduler.adds.empty()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("mine-1", True), ("with space", False), ("x" * 129, False)], ids=["plain", "space", "long"]
+)
+async def test_request_id_of_the_client_comes_back_where_it_is_plain(gateway: Gateway, given: str, kept: bool) -> None:
+    answer = await exchange(gateway.http_port, request("GET", "/v1/models", headers=f"x-request-id: {given}\r\n"))
+
+    assert (answer.headers["x-request-id"] == given) is kept
+
+
+async def test_health(gateway: Gateway) -> None:
+    answer = await exchange(gateway.http_port, request("GET", "/health"))
+
+    assert (answer.status, answer.body) == (200, b'{"status":"ok"}')
