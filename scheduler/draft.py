@@ -1,7 +1,16 @@
 """A step in the making: the token budget, and the plan's parallel arrays."""
 
+from typing import NamedTuple
+
 from .plan import DeviceBlock, Slot, Start, StepPlan
 from .sequence import Sequence
+
+
+class Row(NamedTuple):
+    """What one row of a plan does, as its commit needs to know."""
+
+    sequence: Sequence
+    computed: int  # tokens of the sequence computed once this row is
 
 
 class StepDraft:
@@ -15,15 +24,14 @@ class StepDraft:
         self._grow_blocks: list[DeviceBlock] = []
         self._row_slots: list[Slot] = []
         self._row_tokens: list[int] = []
-        self.rows: dict[Slot, Sequence] = {}  # every row's sequence, in plan order
+        self.rows: dict[Slot, Row] = {}  # in plan order
 
-    def chunk(self, sequence: Sequence) -> int:
-        """Tokens of the sequence that this step can compute: all of its gap, or whole blocks of it, or 0."""
-        gap = sequence.gap
-        if gap <= self.budget_tokens:
-            return gap
-        end = sequence.computed + self.budget_tokens
-        return max(0, end - end % self._block_size - sequence.computed)
+    def chunk(self, begin: int, end: int) -> int:
+        """How many of the tokens [begin, end) this step can compute: all, or up to a block's end, or none."""
+        if end - begin <= self.budget_tokens:
+            return end - begin
+        reach = begin + self.budget_tokens
+        return max(0, reach - reach % self._block_size - begin)
 
     def start(self, sequence: Sequence, slot: Slot) -> None:
         self._starts.append(
@@ -47,9 +55,10 @@ class StepDraft:
         """Plan a row. It samples exactly when it closes the gap."""
         self._row_slots.append(slot)
         self._row_tokens.append(num_tokens)
-        self.rows[slot] = sequence
         self.budget_tokens -= num_tokens
         sequence.computed += num_tokens
+        sequence.in_flight += 1
+        self.rows[slot] = Row(sequence, sequence.computed)
         if sequence.gap == 0:
             sequence.unresolved += 1
 

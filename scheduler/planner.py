@@ -6,16 +6,27 @@ them from the worst rank. Iteration-level batching is Orca's (OSDI '22), the tok
 Sarathi-Serve's (OSDI '24), the block tables are PagedAttention's (SOSP '23).
 """
 
+from typing import NamedTuple
+
 from .blocks import BlockStore
-from .draft import StepDraft
+from .claims import Claims
+from .draft import Row, StepDraft
+from .hashing import BlockHash, root_hash
 from .limits import Limits, PreemptionMode
-from .plan import EngineDescription
+from .plan import DeviceBlock, EngineDescription
 from .preemption import choose_victim
 from .queue import WaitingQueue
 from .residents import Residents
 from .sequence import Sequence
-from .state import Move
+from .state import Move, State
 from .stats import Counters
+
+
+class CachedPrefix(NamedTuple):
+    """Blocks in the index that hold a sequence's first tokens, and the next one if a resident is computing it."""
+
+    blocks: list[DeviceBlock]
+    awaited: BlockHash | None
 
 
 class Planner:
@@ -30,6 +41,8 @@ class Planner:
         self._watermark_blocks = int(limits.watermark * engine.num_device_blocks)
         self._queue = queue
         self._counters = counters
+        self._root = root_hash(engine.engine_id)
+        self._claims = Claims()
         self.blocks = BlockStore(engine.num_device_blocks, engine.block_size)
         self.residents = Residents(limits.max_num_seqs)
 
@@ -45,9 +58,30 @@ class Planner:
     def vacate(self, sequence: Sequence) -> None:
         """Take slot and blocks from a resident. As if serial: both may be used again by the next plan."""
         self.residents.remove(sequence)
+        for name in self._claims.give_up(sequence):
+            self._queue.unpark(name)
         self.blocks.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed = 0
+        sequence.num_indexed = 0
+
+    def settle(self, row: Row) -> None:
+        """A row's result has come: full blocks that it computed can be shared from now on."""
+        sequence = row.sequence
+        sequence.in_flight -= 1
+        num_full = row.computed // self._block_size
+        if sequence.state is not State.RUNNING or num_full <= sequence.num_indexed:
+            return
+        sequence.extend_hashes(self._root, self._block_size)
+        for block, name in zip(
+            sequence.blocks[sequence.num_indexed : num_full],
+            sequence.hashes[sequence.num_indexed : num_full],
+            strict=True,
+        ):
+            self.blocks.index(block, name)
+            if self._claims.settle(name):
+                self._queue.unpark(name)
+        sequence.num_indexed = num_full
 
     def requeue(self, sequence: Sequence) -> None:
         """Back to the queue without blocks; a later start computes its tokens again."""
@@ -88,23 +122,39 @@ class Planner:
     def _plan_prefills(self, draft: StepDraft) -> None:
         """Residents with more than one token to compute; their blocks were allocated at the start."""
         for sequence in self.residents:
-            if sequence.gap > 1 and (num_tokens := draft.chunk(sequence)):
+            if sequence.gap > 1 and (num_tokens := draft.chunk(sequence.computed, sequence.known)):
                 assert sequence.slot is not None
                 draft.compute(sequence, sequence.slot, num_tokens)
 
     def _plan_starts(self, draft: StepDraft) -> None:
-        """In queue order and never past the first that must wait, so that nothing overtakes it for ever."""
-        while (sequence := self._queue.peek()) and self._can_start(sequence):
-            if not (num_tokens := draft.chunk(sequence)):
-                return
-            self._start(draft, self._queue.pop(), num_tokens)
+        """In queue order and never past the first that must wait, so that nothing overtakes it for ever.
 
-    def _can_start(self, sequence: Sequence) -> bool:
-        """A preempted sequence also waits for its tokens in flight: the start carries every known token."""
-        if sequence.unresolved or not self.residents.has_free_slot:
-            return False
+        Only a sequence whose next block another is computing steps aside.
+        """
+        while self.residents.has_free_slot and (sequence := self._queue.peek()):
+            if sequence.in_flight:
+                return  # a start carries every known token, so the last result must be here
+            prefix = self._cached_prefix(sequence)
+            if prefix.awaited is not None:
+                self._queue.park(prefix.awaited)
+                continue
+            num_tokens = draft.chunk(len(prefix.blocks) * self._block_size, sequence.known)
+            if not num_tokens or not self._fits(sequence, prefix.blocks):
+                return
+            self._start(draft, self._queue.pop(), prefix.blocks, num_tokens)
+
+    def _cached_prefix(self, sequence: Sequence) -> CachedPrefix:
+        """What a start may take from the cache. The last token is always computed: its logits are wanted."""
+        sequence.extend_hashes(self._root, self._block_size)
+        names = sequence.hashes[: (len(sequence.tokens) - 1) // self._block_size]
+        blocks = self.blocks.lookup(names)
+        following = names[len(blocks) : len(blocks) + 1]
+        return CachedPrefix(blocks, following[0] if following and following[0] in self._claims else None)
+
+    def _fits(self, sequence: Sequence, shared: list[DeviceBlock]) -> bool:
         watermark = self._watermark_blocks if len(self.residents) else 0
-        return self.blocks.can_allocate(self._start_blocks(sequence) + watermark)
+        num_new = self._start_blocks(sequence) - len(shared)
+        return self.blocks.can_allocate(num_new + watermark, sharing=shared)
 
     def _start_blocks(self, sequence: Sequence) -> int:
         """Blocks of the whole known sequence, or of all that it may become when nothing can be preempted."""
@@ -112,12 +162,17 @@ class Planner:
             return self.blocks.blocks_for(sequence.prompt_len + sequence.max_output)
         return self.blocks.blocks_for(sequence.known)
 
-    def _start(self, draft: StepDraft, sequence: Sequence, num_tokens: int) -> None:
+    def _start(self, draft: StepDraft, sequence: Sequence, shared: list[DeviceBlock], num_tokens: int) -> None:
         sequence.move(Move.START)
+        self.blocks.share(shared)
+        sequence.blocks = shared + self.blocks.allocate(self._start_blocks(sequence) - len(shared))
+        sequence.num_indexed = len(shared)
+        sequence.computed = len(shared) * self._block_size
         if sequence.first_start is None:
             sequence.first_start = self._counters.num_started
             self._counters.num_started += 1
-        sequence.blocks = self.blocks.allocate(self._start_blocks(sequence))
+            sequence.num_cached_tokens = sequence.computed
+        self._claims.claim(sequence, sequence.hashes[len(shared) :])
         slot = self.residents.add(sequence)
         draft.start(sequence, slot)
         draft.compute(sequence, slot, num_tokens)

@@ -4,6 +4,7 @@ import heapq
 from typing import NamedTuple
 
 from .classes import ServiceClass
+from .hashing import BlockHash
 from .request import Request
 from .sequence import Sequence
 from .state import State
@@ -23,7 +24,7 @@ class _Entry(NamedTuple):
 
 
 class WaitingQueue:
-    """A heap with lazy deletion. Push and pop are O(log n), removal is O(1) amortised, whatever waits.
+    """A heap with lazy deletion, and the sequences parked beside it until a block is computed. Push and pop are O(log n), removal is O(1) amortised, whatever waits.
 
     A sequence that finishes while it waits is only counted out; its entry goes when it reaches the top, or when dead
     entries outnumber the live ones.
@@ -32,6 +33,7 @@ class WaitingQueue:
     def __init__(self, service_class: ServiceClass) -> None:
         self._class = service_class
         self._heap: list[_Entry] = []
+        self._parked: dict[BlockHash, list[_Entry]] = {}
         self._num_live = 0
         self._num_new = 0  # never started; what the class's limits count
         self._num_new_tokens = 0
@@ -52,6 +54,15 @@ class WaitingQueue:
         is_new = sequence.first_start is None
         heapq.heappush(self._heap, _Entry(is_new, sequence.first_start or 0, sequence.order, sequence))
         self._count(sequence, 1)
+
+    def park(self, name: BlockHash) -> None:
+        """Set aside what `peek` shows until the block is computed or given up; others may overtake it meanwhile."""
+        self._parked.setdefault(name, []).append(heapq.heappop(self._heap))
+
+    def unpark(self, name: BlockHash) -> None:
+        """Put back, in their order, all that wait for this block."""
+        for entry in self._parked.pop(name, ()):
+            heapq.heappush(self._heap, entry)
 
     def peek(self) -> Sequence | None:
         """The sequence that starts next, still queued."""
@@ -75,7 +86,9 @@ class WaitingQueue:
 
     def live(self) -> list[Sequence]:
         """Everything that waits, in the order it will start. O(n log n): for a lost executor and for checks."""
-        return [entry.sequence for entry in sorted(self._heap) if entry.sequence.state is not State.FINISHED]
+        parked = (entry for entries in self._parked.values() for entry in entries)
+        entries = sorted([*self._heap, *parked])
+        return [entry.sequence for entry in entries if entry.sequence.state is not State.FINISHED]
 
     def _count(self, sequence: Sequence, change: int) -> None:
         self._num_live += change

@@ -5,6 +5,7 @@ from collections.abc import Sequence as Items
 from typing import NamedTuple
 
 from .classes import ServiceClass
+from .draft import Row
 from .events import Event, FinishReason
 from .ledger import Ledger
 from .limits import Limits, longest_sequence, output_limit
@@ -21,7 +22,7 @@ class _InFlight(NamedTuple):
     """A plan without a result yet."""
 
     step: int
-    rows: dict[Slot, Sequence]
+    rows: dict[Slot, Row]
 
 
 class Scheduler:
@@ -95,10 +96,12 @@ class Scheduler:
         """Take one plan's result: tokens get their values, sequences end. Results come in the order of the plans."""
         step, rows = self._in_flight.popleft()
         assert step == result.step, f"result of step {result.step} while step {step} is due"
+        for row in rows.values():
+            self._planner.settle(row)
         for position, slot in enumerate(result.slots):
-            self._commit_token(rows[slot], result, position)
+            self._commit_token(rows[slot].sequence, result, position)
         for slot, message in result.failures:
-            self._end(rows[slot], FinishReason.FAILED, message)
+            self._end(rows[slot].sequence, FinishReason.FAILED, message)
         self._counters.num_steps += 1
 
     def _commit_token(self, sequence: Sequence, result: StepResult, position: int) -> None:
@@ -132,7 +135,7 @@ class Scheduler:
     def executor_lost(self, now: float) -> None:
         """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`."""
         for sequence in self._ledger:
-            sequence.unresolved = 0
+            sequence.in_flight = sequence.unresolved = 0
         for sequence in list(self._planner.residents):
             self._planner.requeue(sequence)
         self._in_flight.clear()

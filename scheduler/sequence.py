@@ -1,5 +1,6 @@
 """One generated continuation while it lives in the scheduler."""
 
+from .hashing import BlockHash, block_hash
 from .plan import DeviceBlock, Slot
 from .request import Request, SequenceId
 from .state import Move, State, after
@@ -15,14 +16,22 @@ class Sequence:
         [prompt_len, len(tokens))   generated, value known here
         [len(tokens), known)        sampled by plans in flight, value not yet committed
         [0, computed)               KV written by the plans made so far
+
+    and in blocks, `hashes[i]` naming blocks[i]:
+        [0, num_indexed)            in the prefix index: shared from it, or committed and put there
+        [num_indexed, len(hashes))  full, value known; computed or about to be
     """
 
     __slots__ = (
         "blocks",
         "computed",
         "first_start",
+        "hashes",
         "id",
+        "in_flight",
         "max_output",
+        "num_cached_tokens",
+        "num_indexed",
         "num_preemptions",
         "order",
         "prompt_len",
@@ -46,7 +55,11 @@ class Sequence:
         self.slot: Slot | None = None
         self.blocks: list[DeviceBlock] = []
         self.computed = 0
-        self.unresolved = 0  # sampled by plans in flight
+        self.in_flight = 0  # rows of plans without a result
+        self.unresolved = 0  # sampled by those rows
+        self.hashes: list[BlockHash] = []  # of the full blocks of `tokens`, as far as they were needed
+        self.num_indexed = 0
+        self.num_cached_tokens = 0  # prompt tokens that the first start found in the prefix cache
 
     @property
     def known(self) -> int:
@@ -72,6 +85,12 @@ class Sequence:
         """Of a sequence that has started: lower is better, never equal. Better ranks take from worse ones only."""
         assert self.first_start is not None
         return (self.first_start, self.order)
+
+    def extend_hashes(self, root: BlockHash, block_size: int) -> None:
+        """Name every full block of the tokens known by value."""
+        for begin in range(len(self.hashes) * block_size, len(self.tokens) - block_size + 1, block_size):
+            parent = self.hashes[-1] if self.hashes else root
+            self.hashes.append(block_hash(parent, self.tokens[begin : begin + block_size]))
 
     def move(self, move: Move) -> None:
         self.state = after(str(self.id), self.state, move)

@@ -1,6 +1,6 @@
 """Multi-step behaviour as text: each file in tests/scenarios is a series of commands and what came of them.
 
-    command            scheduler blocks=N slots=N budget=N | add ID prompt=N max=N | abort ID | finish ID keep=N |
+    command            scheduler blocks=N slots=N budget=N | add ID prompt=N max=N [shared=N] | abort ID | finish ID keep=N |
                        step N | lose | recover | stats
     ----               what follows, up to an empty line, is what the command must print
 
@@ -67,9 +67,10 @@ class World:
         self.driver = Driver(scheduler, ReferenceExecutor(num_blocks=blocks))
         yield "ok"
 
-    def do_add(self, id: str, *, prompt: int, max: int) -> Iterator[str]:
+    def do_add(self, id: str, *, prompt: int, max: int, shared: int = 0) -> Iterator[str]:
+        request = make_request(id, prompt_len=prompt, max_tokens=max, prefix="shared", prefix_len=shared)
         try:
-            self.driver.scheduler.add(make_request(id, prompt_len=prompt, max_tokens=max), 0.0)
+            self.driver.scheduler.add(request, 0.0)
         except (InvalidRequest, QueueFull) as error:
             yield f"{id} refused: {error}"
         else:
@@ -120,7 +121,8 @@ def render(plan: StepPlan) -> str:
     parts = [f"release {' '.join(map(str, plan.releases))}"] if plan.releases else []
     for start in plan.starts:
         blocks = " ".join(map(str, start.blocks))
-        parts.append(f"start {start.sequence_id} in slot {start.slot} with {len(start.tokens)} tokens, blocks {blocks}")
+        tokens = f"{start.computed}/{len(start.tokens)} tokens"
+        parts.append(f"start {start.sequence_id} in slot {start.slot} with {tokens}, blocks {blocks}")
     for slot, block in zip(plan.grow_slots, plan.grow_blocks, strict=True):
         parts.append(f"grow {slot} by block {block}")
     rows = " ".join(f"{slot}:{count}" for slot, count in zip(plan.row_slots, plan.row_tokens, strict=True))

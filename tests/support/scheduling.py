@@ -1,6 +1,6 @@
 """Builders for the pure scheduler, and a reference executor that reads plans by the contract alone."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -52,11 +52,17 @@ def make_scheduler(
     return Scheduler(limits, (service_class or ServiceClass(),), engine)
 
 
-def make_request(id: str, *, prompt_len: int = 4, max_tokens: int | None = 4, n: int = 1) -> Request:
-    """A greedy request whose prompt is its own: no two ids share a token sequence."""
-    first = int.from_bytes(blake2b(id.encode(), digest_size=2).digest()) % VOCAB_SIZE
-    prompt = [(first + 7 * position) % VOCAB_SIZE for position in range(prompt_len)]
+def make_request(
+    id: str, *, prompt_len: int = 4, max_tokens: int | None = 4, n: int = 1, prefix: str = "", prefix_len: int = 0
+) -> Request:
+    """A greedy request whose prompt is its own, but for the first `prefix_len` tokens, which `prefix` names."""
+    prompt = [*_tokens_of(prefix, prefix_len), *_tokens_of(id, prompt_len)][:prompt_len]
     return Request(id=id, prompt=prompt, sampling=SamplingParams(temperature=0.0), max_tokens=max_tokens, n=n)
+
+
+def _tokens_of(name: str, count: int) -> list[int]:
+    first = int.from_bytes(blake2b(name.encode(), digest_size=2).digest()) % VOCAB_SIZE
+    return [(first + 7 * position) % VOCAB_SIZE for position in range(count)]
 
 
 def expected_tokens(request: Request, index: int = 0) -> list[int]:
@@ -96,6 +102,7 @@ class ReferenceExecutor:
     fails: frozenset[str] = frozenset()  # request ids that cannot be computed
     pool: dict[tuple[DeviceBlock, int], int] = field(default_factory=dict)
     residents: dict[Slot, _Resident] = field(default_factory=dict)
+    shared: set[DeviceBlock] = field(default_factory=set)  # in more than one table
 
     def run(self, plan: StepPlan) -> StepResult:
         for slot in plan.releases:
@@ -107,8 +114,8 @@ class ReferenceExecutor:
         for slot, block in zip(plan.grow_slots, plan.grow_blocks, strict=True):
             self.residents[slot].blocks.append(block)
         held = [block for resident in self.residents.values() for block in resident.blocks]
-        assert len(set(held)) == len(held), "a block in two tables"
         assert all(0 <= block < self.num_blocks for block in held)
+        self.shared = {block for block, count in Counter(held).items() if count > 1}
         return self._compute(plan)
 
     def _compute(self, plan: StepPlan) -> StepResult:
@@ -140,6 +147,7 @@ class ReferenceExecutor:
         assert end <= len(resident.tokens), f"{resident} has no {count} tokens to compute"
         assert end == len(resident.tokens) or end % BLOCK_SIZE == 0, "a chunk that is not whole blocks"
         for position in range(resident.computed, end):
+            assert resident.blocks[position // BLOCK_SIZE] not in self.shared, "a shared block is written"
             self.pool[resident.blocks[position // BLOCK_SIZE], position % BLOCK_SIZE] = resident.tokens[position]
         resident.computed = end
 
