@@ -1,67 +1,81 @@
-"""The device pool's blocks: who owns which, and which full blocks can serve another sequence.
+"""One pool's blocks: who owns which, and which full blocks can serve another sequence.
 
-Only full blocks are shared, and a full block is never written again, so nothing is ever forked or copied. A block
-without an owner keeps its content, and its place in the index, until it is allocated anew.
+Both tiers are this one class: a sequence owns device blocks while it is resident and host blocks while it is preempted.
+Only full blocks are shared, and a full block is never written again, so nothing is ever forked or copied on write. A
+block without an owner keeps its content, and its place in the index, until it is allocated anew.
 """
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from .hashing import BlockHash
-from .plan import DeviceBlock
+
+Block = TypeVar("Block", bound=int)
 
 
-class BlockStore:
+class Evicted(NamedTuple, Generic[Block]):
+    """A cached block that was allocated anew; its content stands until the plan computes."""
+
+    block: Block
+    name: BlockHash
+
+
+class BlockStore(Generic[Block]):
     """Owners, index and free blocks of one pool; `free + owned == total`, always."""
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
-        self.num_blocks = num_blocks
-        self.block_size = block_size
-        self._owners = [0] * num_blocks  # sequences that hold the block
-        self._index: dict[BlockHash, DeviceBlock] = {}
-        self._names: dict[DeviceBlock, BlockHash] = {}  # the index, the other way round
-        self._empty = [DeviceBlock(block) for block in reversed(range(num_blocks))]
-        self._cached: OrderedDict[DeviceBlock, None] = OrderedDict()  # free but indexed, least recently used first
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        """`blocks` are the pool's ids: 0, 1, 2 ..."""
+        self._owners = [0] * len(blocks)  # sequences that hold the block
+        self._index: dict[BlockHash, Block] = {}
+        self._names: dict[Block, BlockHash] = {}  # the index, the other way round
+        self._empty = list(reversed(blocks))
+        self._cached: OrderedDict[Block, None] = OrderedDict()  # free but indexed, least recently used first
+        self._hit: set[Block] = set()  # indexed blocks that served another sequence
 
     @property
     def num_free(self) -> int:
         return len(self._empty) + len(self._cached)
 
-    def blocks_for(self, num_tokens: int) -> int:
-        """Blocks that hold `num_tokens` tokens."""
-        return -(-num_tokens // self.block_size)
+    def __contains__(self, name: BlockHash) -> bool:
+        return name in self._index
 
-    def lookup(self, hashes: Sequence[BlockHash]) -> list[DeviceBlock]:
+    def lookup(self, names: Sequence[BlockHash]) -> list[Block]:
         """The blocks that hold the longest indexed prefix of the chain."""
         found = []
-        for name in hashes:
+        for name in names:
             block = self._index.get(name)
             if block is None:
                 break
             found.append(block)
         return found
 
-    def can_allocate(self, count: int, *, sharing: Sequence[DeviceBlock] = ()) -> bool:
+    def can_allocate(self, count: int, *, sharing: Sequence[Block] = ()) -> bool:
         """Whether `count` blocks are free beside those of `sharing`, which are about to be shared."""
         return count + sum(not self._owners[block] for block in sharing) <= self.num_free
 
-    def share(self, blocks: Sequence[DeviceBlock]) -> None:
+    def share(self, blocks: Sequence[Block]) -> None:
         """Become one more owner of indexed blocks."""
+        self._hit.update(blocks)
         for block in blocks:
             self._cached.pop(block, None)
             self._owners[block] += 1
 
-    def allocate(self, count: int) -> list[DeviceBlock]:
-        """Own `count` free blocks, empty ones first, then what was cached longest ago; ask `can_allocate` first."""
+    def allocate(self, count: int) -> tuple[list[Block], list[Evicted[Block]]]:
+        """Own `count` free blocks, empty ones first, then what was cached longest ago; ask `can_allocate` first.
+
+        Also returns what was evicted although it had been hit.
+        """
         assert self.can_allocate(count), f"{count} blocks asked, {self.num_free} free"
-        taken = []
+        taken: list[Block] = []
+        evicted: list[Evicted[Block]] = []
         for _ in range(count):
-            block = self._empty.pop() if self._empty else self._evict()
+            block = self._empty.pop() if self._empty else self._evict(evicted)
             self._owners[block] = 1
             taken.append(block)
-        return taken
+        return taken, evicted
 
-    def release(self, blocks: Sequence[DeviceBlock]) -> None:
+    def release(self, blocks: Sequence[Block]) -> None:
         """Own them no more. As if serial, they may be allocated again for the same plan.
 
         The end of the chain is given back first, so that a prefix outlives what follows it.
@@ -75,23 +89,33 @@ class BlockStore:
             else:
                 self._empty.append(block)
 
-    def index(self, block: DeviceBlock, name: BlockHash) -> None:
-        """An owned block has become full and computed: others may share it. The first of equal blocks serves."""
+    def index(self, block: Block, name: BlockHash) -> None:
+        """An owned block is full and its content known: others may share it. The first of equal blocks serves."""
         if name not in self._index:
             self._index[name] = block
             self._names[block] = name
 
-    def check(self, held: Iterable[DeviceBlock]) -> None:
+    def num_freed(self, holdings: Iterable[Sequence[Block]]) -> int:
+        """Blocks that would be free if all these owners let go."""
+        counts = Counter(block for blocks in holdings for block in blocks)
+        return sum(self._owners[block] == count for block, count in counts.items())
+
+    def check(self, held: Iterable[Block]) -> None:
         """Raise AssertionError unless owners are those of `held`, and every other block is free exactly once."""
-        owners = Counter(held)
-        assert [owners[DeviceBlock(block)] for block in range(self.num_blocks)] == self._owners, "owners do not add up"
-        free = [*self._empty, *self._cached]
-        assert sorted([*free, *owners]) == list(range(self.num_blocks)), "a block is lost or held and free"
+        counts = Counter(held)
+        owners = {block: count for block, count in enumerate(self._owners) if count}
+        assert owners == counts, f"owners {owners} are not those that hold blocks: {counts}"
+        free: list[int] = [*self._empty, *self._cached]
+        assert sorted([*free, *owners]) == list(range(len(self._owners))), "a block is lost, or held and free"
         assert self._names == {block: name for name, block in self._index.items()}
         assert all(block in self._names for block in self._cached), "cached, but not in the index"
         assert not any(block in self._names for block in self._empty), "in the index, but empty"
 
-    def _evict(self) -> DeviceBlock:
+    def _evict(self, evicted: list[Evicted[Block]]) -> Block:
         block, _ = self._cached.popitem(last=False)
-        del self._index[self._names.pop(block)]
+        name = self._names.pop(block)
+        del self._index[name]
+        if block in self._hit:
+            self._hit.discard(block)
+            evicted.append(Evicted(block, name))
         return block

@@ -1,29 +1,30 @@
-"""A step in the making: the token budget, and the plan's parallel arrays."""
+"""A step in the making: the token budget, and what will become the plan's parallel arrays."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from .kv_cache import Copies
 from .plan import DeviceBlock, Slot, Start, StepPlan
 from .sequence import Sequence
 
 
-class Row(NamedTuple):
+@dataclass(slots=True)
+class Row:
     """What one row of a plan does, as its commit needs to know."""
 
     sequence: Sequence
+    num_tokens: int
     computed: int  # tokens of the sequence computed once this row is
+    samples: bool
+    grown: DeviceBlock | None  # appended to the block table first
 
 
 class StepDraft:
-    """Rows and starts gathered until `finish` freezes them into a StepPlan. Counts advance here, at plan time."""
+    """Rows and starts gathered until `finish` freezes them into a StepPlan. Sequences' counts advance here."""
 
     def __init__(self, budget_tokens: int, block_size: int) -> None:
         self.budget_tokens = budget_tokens
         self._block_size = block_size
         self._starts: list[Start] = []
-        self._grow_slots: list[Slot] = []
-        self._grow_blocks: list[DeviceBlock] = []
-        self._row_slots: list[Slot] = []
-        self._row_tokens: list[int] = []
         self.rows: dict[Slot, Row] = {}  # in plan order
 
     def chunk(self, begin: int, end: int) -> int:
@@ -46,29 +47,36 @@ class StepDraft:
             )
         )
 
-    def grow(self, sequence: Sequence, slot: Slot, block: DeviceBlock) -> None:
-        sequence.blocks.append(block)
-        self._grow_slots.append(slot)
-        self._grow_blocks.append(block)
-
-    def compute(self, sequence: Sequence, slot: Slot, num_tokens: int) -> None:
-        """Plan a row. It samples exactly when it closes the gap."""
-        self._row_slots.append(slot)
-        self._row_tokens.append(num_tokens)
+    def compute(self, sequence: Sequence, num_tokens: int, *, grown: DeviceBlock | None = None) -> None:
+        """Plan a row of a resident. It samples exactly when it closes the gap."""
+        assert sequence.slot is not None
         self.budget_tokens -= num_tokens
         sequence.computed += num_tokens
         sequence.in_flight += 1
-        self.rows[slot] = Row(sequence, sequence.computed)
-        if sequence.gap == 0:
-            sequence.unresolved += 1
+        samples = sequence.gap == 0
+        sequence.unresolved += samples
+        self.rows[sequence.slot] = Row(sequence, num_tokens, sequence.computed, samples, grown)
 
-    def finish(self, step: int, releases: list[Slot]) -> StepPlan:
+    def withdraw(self, sequence: Sequence) -> None:
+        """Take back the row of a resident that has to leave, if it has one."""
+        assert sequence.slot is not None
+        row = self.rows.pop(sequence.slot, None)
+        if row is not None:
+            self.budget_tokens += row.num_tokens
+            sequence.computed -= row.num_tokens
+            sequence.in_flight -= 1
+            sequence.unresolved -= row.samples
+
+    def finish(self, step: int, releases: list[Slot], copies: Copies) -> StepPlan:
+        grown = [(slot, row.grown) for slot, row in self.rows.items() if row.grown is not None]
         return StepPlan(
             step=step,
             releases=releases,
+            copies_out=copies.out,
+            copies_in=copies.into,
             starts=self._starts,
-            grow_slots=self._grow_slots,
-            grow_blocks=self._grow_blocks,
-            row_slots=self._row_slots,
-            row_tokens=self._row_tokens,
+            grow_slots=[slot for slot, _ in grown],
+            grow_blocks=[block for _, block in grown],
+            row_slots=list(self.rows),
+            row_tokens=[row.num_tokens for row in self.rows.values()],
         )

@@ -8,6 +8,7 @@ from .request import InvalidRequest, Request
 
 
 class PreemptionMode(StrEnum):
+    SWAP = "swap"  # a preempted sequence's KV goes to the host tier and comes back
     RECOMPUTE = "recompute"  # a preempted sequence computes its tokens again
     OFF = "off"  # a start reserves every block that the sequence can ever need
 

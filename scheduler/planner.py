@@ -6,14 +6,11 @@ them from the worst rank. Iteration-level batching is Orca's (OSDI '22), the tok
 Sarathi-Serve's (OSDI '24), the block tables are PagedAttention's (SOSP '23).
 """
 
-from typing import NamedTuple
-
-from .blocks import BlockStore
 from .claims import Claims
 from .draft import Row, StepDraft
-from .hashing import BlockHash, root_hash
+from .kv_cache import Found, KvCache
 from .limits import Limits, PreemptionMode
-from .plan import DeviceBlock, EngineDescription
+from .plan import EngineDescription
 from .preemption import choose_victim
 from .queue import WaitingQueue
 from .residents import Residents
@@ -22,33 +19,25 @@ from .state import Move, State
 from .stats import Counters
 
 
-class CachedPrefix(NamedTuple):
-    """Blocks in the index that hold a sequence's first tokens, and the next one if a resident is computing it."""
-
-    blocks: list[DeviceBlock]
-    awaited: BlockHash | None
-
-
 class Planner:
     """One executor session: what is resident there, and which block is whose. Starts empty.
 
-    Takes sequences from `queue` and puts preempted ones back; that, `residents` and `blocks` are all that it modifies.
+    Takes sequences from `queue` and puts preempted ones back; that, `residents` and `cache` are all that it modifies.
     """
 
     def __init__(self, limits: Limits, engine: EngineDescription, queue: WaitingQueue, counters: Counters) -> None:
         self._limits = limits
-        self._block_size = engine.block_size
         self._watermark_blocks = int(limits.watermark * engine.num_device_blocks)
         self._queue = queue
         self._counters = counters
-        self._root = root_hash(engine.engine_id)
         self._claims = Claims()
-        self.blocks = BlockStore(engine.num_device_blocks, engine.block_size)
+        self.cache = KvCache(engine)
         self.residents = Residents(limits.max_num_seqs)
 
     def draft(self) -> StepDraft:
         """The next step's rows and starts; sequences' counts and block tables have advanced with it."""
-        draft = StepDraft(self._limits.max_num_batched_tokens, self._block_size)
+        self.cache.begin_plan()
+        draft = StepDraft(self._limits.max_num_batched_tokens, self.cache.block_size)
         self._plan_decodes(draft)
         self._plan_prefills(draft)
         self._plan_starts(draft)
@@ -60,41 +49,27 @@ class Planner:
         self.residents.remove(sequence)
         for name in self._claims.give_up(sequence):
             self._queue.unpark(name)
-        self.blocks.release(sequence.blocks)
-        sequence.blocks = []
-        sequence.computed = 0
-        sequence.num_indexed = 0
+        self.cache.unload(sequence)
 
     def settle(self, row: Row) -> None:
         """A row's result has come: full blocks that it computed can be shared from now on."""
         sequence = row.sequence
         sequence.in_flight -= 1
-        num_full = row.computed // self._block_size
-        if sequence.state is not State.RUNNING or num_full <= sequence.num_indexed:
-            return
-        sequence.extend_hashes(self._root, self._block_size)
-        for block, name in zip(
-            sequence.blocks[sequence.num_indexed : num_full],
-            sequence.hashes[sequence.num_indexed : num_full],
-            strict=True,
-        ):
-            self.blocks.index(block, name)
-            if self._claims.settle(name):
-                self._queue.unpark(name)
-        sequence.num_indexed = num_full
+        if sequence.state is State.RUNNING:
+            for name in self.cache.publish(sequence, row.computed // self.cache.block_size):
+                if self._claims.settle(name):
+                    self._queue.unpark(name)
 
     def requeue(self, sequence: Sequence) -> None:
-        """Back to the queue without blocks; a later start computes its tokens again."""
+        """Back to the queue without device blocks; a later start finds what was saved and computes the rest."""
         sequence.move(Move.PREEMPT)
         self.vacate(sequence)
         self._queue.push(sequence)
 
     def check(self) -> None:
         """Raise AssertionError unless blocks and slots add up."""
-        self.blocks.check(block for sequence in self.residents for block in sequence.blocks)
+        self.cache.check(list(self.residents), self._queue.live())
         self.residents.check()
-        for sequence in self.residents:
-            assert sequence.computed <= len(sequence.blocks) * self._block_size, f"{sequence} outgrew its blocks"
 
     def _plan_decodes(self, draft: StepDraft) -> None:
         """Best rank first, so that a victim is never one that this step computes already."""
@@ -107,24 +82,22 @@ class Planner:
 
     def _plan_decode(self, draft: StepDraft, sequence: Sequence) -> bool:
         """Plan one token, with the block that it needs. False when the sequence had to yield."""
-        slot = sequence.slot
-        assert slot is not None
-        if sequence.computed == len(sequence.blocks) * self._block_size:
-            while not self.blocks.can_allocate(1):
+        grown = None
+        if sequence.computed == len(sequence.blocks) * self.cache.block_size:
+            while not self.cache.can_grow():
                 victim = choose_victim(self.residents, sequence)
                 self._preempt(victim)
                 if victim is sequence:
                     return False
-            draft.grow(sequence, slot, *self.blocks.allocate(1))
-        draft.compute(sequence, slot, 1)
+            grown = self.cache.grow(sequence)
+        draft.compute(sequence, 1, grown=grown)
         return True
 
     def _plan_prefills(self, draft: StepDraft) -> None:
         """Residents with more than one token to compute; their blocks were allocated at the start."""
         for sequence in self.residents:
             if sequence.gap > 1 and (num_tokens := draft.chunk(sequence.computed, sequence.known)):
-                assert sequence.slot is not None
-                draft.compute(sequence, sequence.slot, num_tokens)
+                draft.compute(sequence, num_tokens)
 
     def _plan_starts(self, draft: StepDraft) -> None:
         """In queue order and never past the first that must wait, so that nothing overtakes it for ever.
@@ -134,50 +107,36 @@ class Planner:
         while self.residents.has_free_slot and (sequence := self._queue.peek()):
             if sequence.in_flight:
                 return  # a start carries every known token, so the last result must be here
-            prefix = self._cached_prefix(sequence)
-            if prefix.awaited is not None:
-                self._queue.park(prefix.awaited)
+            found = self.cache.find(sequence)
+            if found.following is not None and found.following in self._claims:
+                self._queue.park(found.following)
                 continue
-            num_tokens = draft.chunk(len(prefix.blocks) * self._block_size, sequence.known)
-            if not num_tokens or not self._fits(sequence, prefix.blocks):
+            num_tokens = draft.chunk(found.computed, sequence.known)
+            spare = self._watermark_blocks if len(self.residents) else 0
+            if not num_tokens or not self.cache.can_load(found, self._start_blocks(sequence), spare=spare):
                 return
-            self._start(draft, self._queue.pop(), prefix.blocks, num_tokens)
-
-    def _cached_prefix(self, sequence: Sequence) -> CachedPrefix:
-        """What a start may take from the cache. The last token is always computed: its logits are wanted."""
-        sequence.extend_hashes(self._root, self._block_size)
-        names = sequence.hashes[: (len(sequence.tokens) - 1) // self._block_size]
-        blocks = self.blocks.lookup(names)
-        following = names[len(blocks) : len(blocks) + 1]
-        return CachedPrefix(blocks, following[0] if following and following[0] in self._claims else None)
-
-    def _fits(self, sequence: Sequence, shared: list[DeviceBlock]) -> bool:
-        watermark = self._watermark_blocks if len(self.residents) else 0
-        num_new = self._start_blocks(sequence) - len(shared)
-        return self.blocks.can_allocate(num_new + watermark, sharing=shared)
+            self._start(draft, self._queue.pop(), found, num_tokens)
 
     def _start_blocks(self, sequence: Sequence) -> int:
         """Blocks of the whole known sequence, or of all that it may become when nothing can be preempted."""
         if self._limits.preemption_mode is PreemptionMode.OFF:
-            return self.blocks.blocks_for(sequence.prompt_len + sequence.max_output)
-        return self.blocks.blocks_for(sequence.known)
+            return self.cache.blocks_for(sequence.prompt_len + sequence.max_output)
+        return self.cache.blocks_for(sequence.known)
 
-    def _start(self, draft: StepDraft, sequence: Sequence, shared: list[DeviceBlock], num_tokens: int) -> None:
+    def _start(self, draft: StepDraft, sequence: Sequence, found: Found, num_tokens: int) -> None:
         sequence.move(Move.START)
-        self.blocks.share(shared)
-        sequence.blocks = shared + self.blocks.allocate(self._start_blocks(sequence) - len(shared))
-        sequence.num_indexed = len(shared)
-        sequence.computed = len(shared) * self._block_size
+        self.cache.load(sequence, found, self._start_blocks(sequence))
         if sequence.first_start is None:
             sequence.first_start = self._counters.num_started
             self._counters.num_started += 1
             sequence.num_cached_tokens = sequence.computed
-        self._claims.claim(sequence, sequence.hashes[len(shared) :])
-        slot = self.residents.add(sequence)
-        draft.start(sequence, slot)
-        draft.compute(sequence, slot, num_tokens)
+        self._claims.claim(sequence, sequence.hashes[sequence.computed // self.cache.block_size :])
+        draft.start(sequence, self.residents.add(sequence))
+        draft.compute(sequence, num_tokens)
 
     def _preempt(self, sequence: Sequence) -> None:
         sequence.num_preemptions += 1
         self._counters.num_preemptions += 1
+        if self._limits.preemption_mode is PreemptionMode.SWAP:
+            self.cache.save(sequence)
         self.requeue(sequence)

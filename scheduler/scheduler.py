@@ -85,7 +85,8 @@ class Scheduler:
         draft = self._planner.draft()
         if not draft.rows and not self._planner.residents.has_releases:
             return None
-        plan = draft.finish(self._next_step, self._planner.residents.take_releases())
+        releases, copies = self._planner.residents.take_releases(), self._planner.cache.take_copies()
+        plan = draft.finish(self._next_step, releases, copies)
         self._in_flight.append(_InFlight(self._next_step, draft.rows))
         self._next_step += 1
         return plan
@@ -126,6 +127,7 @@ class Scheduler:
         sequence.move(Move.FINISH)
         if waited:
             self._queue.discard(sequence)
+            self._planner.cache.forget(sequence)
         else:
             self._planner.vacate(sequence)
         self._ledger.close(sequence, reason, message)
@@ -136,6 +138,7 @@ class Scheduler:
         """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`."""
         for sequence in self._ledger:
             sequence.in_flight = sequence.unresolved = 0
+            sequence.saved = None
         for sequence in list(self._planner.residents):
             self._planner.requeue(sequence)
         self._in_flight.clear()
@@ -168,7 +171,8 @@ class Scheduler:
         return Stats(
             num_running=len(self._planner.residents),
             num_waiting=len(self._queue),
-            num_free_device_blocks=self._planner.blocks.num_free,
+            num_free_device_blocks=self._planner.cache.num_free_device_blocks,
+            num_free_host_blocks=self._planner.cache.num_free_host_blocks,
             num_steps=self._counters.num_steps,
             num_computed_tokens=self._counters.num_computed_tokens,
             num_sampled_tokens=self._counters.num_sampled_tokens,
@@ -182,5 +186,3 @@ class Scheduler:
         assert len(waiting) == len(self._queue), f"the queue counts {len(self._queue)}, it holds {len(waiting)}"
         live = sorted(map(id, [*self._planner.residents, *waiting]))
         assert sorted(map(id, self._ledger)) == live, "a sequence is lost"
-        for sequence in waiting:
-            assert not sequence.blocks and not sequence.computed, f"{sequence} waits and holds blocks"

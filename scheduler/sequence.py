@@ -1,11 +1,26 @@
 """One generated continuation while it lives in the scheduler."""
 
+from dataclasses import dataclass, field
+
 from .hashing import BlockHash, block_hash
-from .plan import DeviceBlock, Slot
+from .plan import DeviceBlock, HostBlock, Slot
 from .request import Request, SequenceId
 from .state import Move, State, after
 
 Rank = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Saved:
+    """What the host tier holds, pinned, of a preempted sequence: its first full blocks, then the partial one."""
+
+    computed: int  # tokens computed when it was preempted
+    blocks: list[HostBlock] = field(default_factory=list)
+    tail: HostBlock | None = None  # set only when every full block was saved
+
+    @property
+    def held(self) -> list[HostBlock]:
+        return self.blocks if self.tail is None else [*self.blocks, self.tail]
 
 
 class Sequence:
@@ -36,6 +51,7 @@ class Sequence:
         "order",
         "prompt_len",
         "request",
+        "saved",
         "slot",
         "state",
         "tokens",
@@ -59,6 +75,7 @@ class Sequence:
         self.unresolved = 0  # sampled by those rows
         self.hashes: list[BlockHash] = []  # of the full blocks of `tokens`, as far as they were needed
         self.num_indexed = 0
+        self.saved: Saved | None = None  # while preempted with swap
         self.num_cached_tokens = 0  # prompt tokens that the first start found in the prefix cache
 
     @property

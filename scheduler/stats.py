@@ -8,6 +8,7 @@ class Stats:
     num_running: int
     num_waiting: int
     num_free_device_blocks: int
+    num_free_host_blocks: int
     num_steps: int  # committed, over the scheduler's life, as are the counts below
     num_computed_tokens: int
     num_sampled_tokens: int

@@ -23,6 +23,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(
         num_blocks=st.integers(2, 12),
+        num_host_blocks=st.sampled_from([0, 1, 3, 10, 40]),
         max_num_seqs=st.integers(1, 4),
         spare_budget=st.integers(0, 12),
         watermark=st.sampled_from([0.0, 0.1, 0.3]),
@@ -32,15 +33,18 @@ class SchedulerMachine(RuleBasedStateMachine):
     def start(
         self,
         num_blocks: int,
+        num_host_blocks: int,
         max_num_seqs: int,
         spare_budget: int,
         watermark: float,
         mode: PreemptionMode,
         depth: int,
     ) -> None:
-        self.num_blocks, self.max_num_seqs = num_blocks, max_num_seqs
+        self.engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
+        self.num_blocks, self.num_host_blocks = num_blocks, num_host_blocks
         scheduler = make_scheduler(
             num_blocks=num_blocks,
+            num_host_blocks=num_host_blocks,
             max_num_seqs=max_num_seqs,
             budget=max_num_seqs + BLOCK_SIZE + spare_budget,
             watermark=watermark,
@@ -87,8 +91,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lost)
     @rule()
     def recover(self) -> None:
-        engine = make_engine(num_blocks=self.num_blocks, max_num_seqs=self.max_num_seqs)
-        self.driver.scheduler.executor_ready(engine, 0.0)
+        self.driver.scheduler.executor_ready(self.engine, 0.0)
         self.lost = False
 
     @invariant()
@@ -110,7 +113,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self._check_tokens(request)
         stats = self.driver.scheduler.stats()
         assert (stats.num_running, stats.num_waiting) == (0, 0)
-        assert stats.num_free_device_blocks == self.num_blocks
+        assert (stats.num_free_device_blocks, stats.num_free_host_blocks) == (self.num_blocks, self.num_host_blocks)
         assert self.driver.executor.residents == {}
 
     def _check_tokens(self, request: Request) -> None:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import Event, FinishReason, SequenceFinished, TokenSampled
 from jetway.scheduler.limits import Limits, PreemptionMode
-from jetway.scheduler.plan import DeviceBlock, EngineDescription, Slot, StepPlan, StepResult
+from jetway.scheduler.plan import DeviceBlock, EngineDescription, HostBlock, Slot, StepPlan, StepResult
 from jetway.scheduler.request import Request, SamplingParams, SequenceId
 from jetway.scheduler.scheduler import Scheduler
 
@@ -16,14 +16,16 @@ BLOCK_SIZE = 4
 VOCAB_SIZE = 1000
 
 
-def make_engine(*, num_blocks: int = 100, max_num_seqs: int = 8, max_seq_len: int = 400) -> EngineDescription:
+def make_engine(
+    *, num_blocks: int = 100, num_host_blocks: int = 0, max_num_seqs: int = 8, max_seq_len: int = 400
+) -> EngineDescription:
     return EngineDescription(
         engine_id="test",
         kind="reference",
         version="0",
         block_size=BLOCK_SIZE,
         num_device_blocks=num_blocks,
-        num_host_blocks=0,
+        num_host_blocks=num_host_blocks,
         block_bytes=1,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=1024,
@@ -35,6 +37,7 @@ def make_engine(*, num_blocks: int = 100, max_num_seqs: int = 8, max_seq_len: in
 def make_scheduler(
     *,
     num_blocks: int = 100,
+    num_host_blocks: int = 0,
     max_num_seqs: int = 8,
     budget: int = 64,
     watermark: float = 0.0,
@@ -48,7 +51,7 @@ def make_scheduler(
         preemption_mode=preemption_mode,
         watermark=watermark,
     )
-    engine = make_engine(num_blocks=num_blocks, max_num_seqs=max_num_seqs)
+    engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
     return Scheduler(limits, (service_class or ServiceClass(),), engine)
 
 
@@ -101,12 +104,17 @@ class ReferenceExecutor:
     stops: Callable[[int], bool] = lambda token: False
     fails: frozenset[str] = frozenset()  # request ids that cannot be computed
     pool: dict[tuple[DeviceBlock, int], int] = field(default_factory=dict)
+    host: dict[tuple[HostBlock, int], int] = field(default_factory=dict)
     residents: dict[Slot, _Resident] = field(default_factory=dict)
     shared: set[DeviceBlock] = field(default_factory=set)  # in more than one table
 
     def run(self, plan: StepPlan) -> StepResult:
         for slot in plan.releases:
             del self.residents[slot]
+        for device, host in plan.copies_out:
+            self.host |= {(host, i): self.pool[device, i] for i in range(BLOCK_SIZE) if (device, i) in self.pool}
+        for host, device in plan.copies_in:
+            self.pool |= {(device, i): self.host[host, i] for i in range(BLOCK_SIZE) if (host, i) in self.host}
         for start in plan.starts:
             assert start.slot not in self.residents, f"slot {start.slot} is taken"
             tokens, blocks = list(start.tokens), list(start.blocks)

@@ -1,0 +1,183 @@
+"""Where each sequence's KV stands: the device tier, the host tier, and the copies between them.
+
+Preempt with swap = copy to the host what the host lacks, pin it there, release the device. Resume = an ordinary start:
+it finds device blocks, then host blocks, then computes the rest. So recompute is "nothing pinned", and a resume skips
+what still sits on the device. The order inside a plan (copies out, copies in, compute) is what makes this safe:
+
+* a device block released here may be allocated again for the same plan, since its copy out comes first;
+* a host block that is copied in stays owned until the next plan, since copies out come first.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .blocks import BlockStore
+from .hashing import BlockHash, root_hash
+from .plan import DeviceBlock, EngineDescription, HostBlock
+from .sequence import Saved, Sequence
+
+
+class Found(NamedTuple):
+    """What a start need not compute: blocks on the device, then on the host, then perhaps a partial tail there."""
+
+    device: list[DeviceBlock]
+    host: list[HostBlock]
+    tail: HostBlock | None
+    computed: int  # tokens
+    following: BlockHash | None  # the first full block that has to be computed
+
+
+@dataclass(slots=True)
+class Copies:
+    """Block copies of the plan in the making."""
+
+    out: list[tuple[DeviceBlock, HostBlock]] = field(default_factory=list)
+    into: list[tuple[HostBlock, DeviceBlock]] = field(default_factory=list)
+
+
+class KvCache:
+    """Two tiers of blocks and the tables of residents; see the module's docstring."""
+
+    def __init__(self, engine: EngineDescription) -> None:
+        self.block_size = engine.block_size
+        self._root = root_hash(engine.engine_id)
+        self._device = BlockStore([DeviceBlock(block) for block in range(engine.num_device_blocks)])
+        self._host = BlockStore([HostBlock(block) for block in range(engine.num_host_blocks)])
+        self._copies = Copies()
+        self._cooling: list[HostBlock] = []  # copied in by the plan in the making; free from the next
+
+    @property
+    def num_free_device_blocks(self) -> int:
+        return self._device.num_free
+
+    @property
+    def num_free_host_blocks(self) -> int:
+        return self._host.num_free
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """Blocks that hold `num_tokens` tokens."""
+        return -(-num_tokens // self.block_size)
+
+    def begin_plan(self) -> None:
+        """The plan before has been sent: host blocks that it copied in are free."""
+        self._host.release(self._cooling)
+        self._cooling = []
+
+    def take_copies(self) -> Copies:
+        copies, self._copies = self._copies, Copies()
+        return copies
+
+    def find(self, sequence: Sequence) -> Found:
+        """What a start of the sequence would find. The last token is always computed: its logits are wanted."""
+        sequence.extend_hashes(self._root, self.block_size)
+        names = sequence.hashes[: (len(sequence.tokens) - 1) // self.block_size]
+        device = self._device.lookup(names)
+        host = self._host.lookup(names[len(device) :])
+        num_full = len(device) + len(host)
+        saved = sequence.saved
+        if saved is not None and saved.tail is not None and num_full == len(saved.blocks):
+            return Found(device, host, saved.tail, saved.computed, None)
+        following = names[num_full] if num_full < len(names) else None
+        return Found(device, host, None, num_full * self.block_size, following)
+
+    def can_load(self, found: Found, num_blocks: int, *, spare: int) -> bool:
+        """Whether a table of `num_blocks` blocks can be had, leaving `spare` free."""
+        return self._device.can_allocate(num_blocks - len(found.device) + spare, sharing=found.device)
+
+    def load(self, sequence: Sequence, found: Found, num_blocks: int) -> None:
+        """Give the sequence its table of `num_blocks` blocks, filled with what was found."""
+        self._device.share(found.device)
+        self._host.share(found.host)
+        fresh = self._allocate(num_blocks - len(found.device))
+        self._cooling += found.host
+        sources = found.host if found.tail is None else [*found.host, found.tail]
+        self._copies.into += zip(sources, fresh, strict=False)
+        if sequence.saved is not None:
+            self._cooling += sequence.saved.held
+            sequence.saved = None
+        sequence.blocks = found.device + fresh
+        sequence.computed = found.computed
+        sequence.num_indexed = len(found.device)
+
+    def can_grow(self) -> bool:
+        return self._device.can_allocate(1)
+
+    def grow(self, sequence: Sequence) -> DeviceBlock:
+        """Append a block to the sequence's table; ask `can_grow` first."""
+        (block,) = self._allocate(1)
+        sequence.blocks.append(block)
+        return block
+
+    def unload(self, sequence: Sequence) -> None:
+        """Take the sequence's table; the content of its indexed blocks stays until they are allocated anew."""
+        self._device.release(sequence.blocks)
+        sequence.blocks = []
+        sequence.computed = 0
+        sequence.num_indexed = 0
+
+    def save(self, sequence: Sequence) -> None:
+        """Pin what a resident has computed in the host tier, copying what is not there, as far as the host has room."""
+        sequence.extend_hashes(self._root, self.block_size)
+        num_full, num_tail = divmod(sequence.computed, self.block_size)
+        saved = Saved(computed=sequence.computed)
+        for block, name in zip(sequence.blocks[:num_full], sequence.hashes[:num_full], strict=True):
+            if name in self._host:
+                self._host.share(self._host.lookup([name]))
+                saved.blocks += self._host.lookup([name])
+            elif (host := self._copy_out(block)) is not None:
+                self._host.index(host, name)
+                saved.blocks.append(host)
+            else:
+                break
+        else:
+            if num_tail:
+                saved.tail = self._copy_out(sequence.blocks[num_full])
+        sequence.saved = saved
+
+    def forget(self, sequence: Sequence) -> None:
+        """Give up what was saved of a sequence that will not resume."""
+        if sequence.saved is not None:
+            self._host.release(sequence.saved.held)
+            sequence.saved = None
+
+    def publish(self, sequence: Sequence, num_full: int) -> list[BlockHash]:
+        """The sequence's first `num_full` blocks are full and committed: index the new ones, and return their names."""
+        if num_full <= sequence.num_indexed:
+            return []
+        sequence.extend_hashes(self._root, self.block_size)
+        new = slice(sequence.num_indexed, num_full)
+        for block, name in zip(sequence.blocks[new], sequence.hashes[new], strict=True):
+            self._device.index(block, name)
+        sequence.num_indexed = num_full
+        return sequence.hashes[new]
+
+    def num_freed(self, sequences: list[Sequence]) -> int:
+        """Device blocks that would be free if all these residents left."""
+        return self._device.num_freed(sequence.blocks for sequence in sequences)
+
+    def check(self, residents: list[Sequence], waiting: list[Sequence]) -> None:
+        """Raise AssertionError unless both pools add up."""
+        self._device.check(block for sequence in residents for block in sequence.blocks)
+        pins = [block for sequence in waiting if sequence.saved for block in sequence.saved.held]
+        self._host.check([*pins, *self._cooling])
+        for sequence in residents:
+            assert sequence.computed <= len(sequence.blocks) * self.block_size, f"{sequence} outgrew its blocks"
+        for sequence in waiting:
+            assert not sequence.blocks and not sequence.computed, f"{sequence} waits and holds device blocks"
+
+    def _allocate(self, count: int) -> list[DeviceBlock]:
+        """Own free device blocks; what is evicted and was hit moves to the host, where there is room."""
+        blocks, evicted = self._device.allocate(count)
+        for block, name in evicted:
+            if name not in self._host and (host := self._copy_out(block)) is not None:
+                self._host.index(host, name)
+                self._host.release([host])
+        return blocks
+
+    def _copy_out(self, block: DeviceBlock) -> HostBlock | None:
+        """A host block, owned, that the plan copies the device block to; None when every host block is pinned."""
+        if not self._host.can_allocate(1):
+            return None
+        (host,), _ = self._host.allocate(1)
+        self._copies.out.append((block, host))
+        return host
