@@ -136,3 +136,26 @@ def test_an_evicted_block_moves_to_the_host_only_if_it_was_hit() -> None:
     found = cache.find(again)
     assert (found.device, len(found.host), found.computed) == ([], 1, 4)
     assert cache.find(never).computed == 0
+
+
+def test_an_offloaded_block_is_owned_while_it_is_copied_in() -> None:
+    """Nobody pinned it, so only the copy itself keeps the same plan from copying something else over it."""
+    cache = make_cache(num_blocks=4, num_host_blocks=1)
+    first, again, victim = (
+        make_sequence("a", 5, prefix_len=4),
+        make_sequence("b", 5, prefix_len=4),
+        make_sequence("c", 7),
+    )
+    for sequence in (first, again, make_sequence("big", 16)):
+        compute(cache, sequence, len(sequence.tokens))
+        cache.unload(sequence)
+    compute(cache, victim, 7)
+    cache.take_copies()
+    cache.begin_plan()
+    cache.load(again, cache.find(again), 2)
+    preempt(cache, victim)
+    copies = cache.take_copies()
+    assert (len(copies.into), copies.out) == (1, [])
+    cache.begin_plan()
+    preempt(cache, again)
+    assert cache.num_free_host_blocks == 0
