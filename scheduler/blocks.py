@@ -95,10 +95,11 @@ class BlockStore(Generic[Block]):
             self._index[name] = block
             self._names[block] = name
 
-    def num_freed(self, holdings: Iterable[Sequence[Block]]) -> int:
-        """Blocks that would be free if all these owners let go."""
-        counts = Counter(block for blocks in holdings for block in blocks)
-        return sum(self._owners[block] == count for block, count in counts.items())
+    def num_freed(self, tables: Sequence[Sequence[Block]], *, keeping: Sequence[Block] = ()) -> int:
+        """Blocks, other than those of `keeping`, that would be free if the owners of these tables let go."""
+        counts = Counter(block for table in tables for block in table)
+        kept = set(keeping)
+        return sum(self._owners[block] == count for block, count in counts.items() if block not in kept)
 
     def check(self, held: Iterable[Block]) -> None:
         """Raise AssertionError unless owners are those of `held`, and every other block is free exactly once."""

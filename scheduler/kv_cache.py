@@ -8,6 +8,7 @@ what still sits on the device. The order inside a plan (copies out, copies in, c
 * a host block that is copied in stays owned until the next plan, since copies out come first.
 """
 
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,9 +81,10 @@ class KvCache:
         following = names[num_full] if num_full < len(names) else None
         return Found(device, host, None, num_full * self.block_size, following)
 
-    def can_load(self, found: Found, num_blocks: int, *, spare: int) -> bool:
-        """Whether a table of `num_blocks` blocks can be had, leaving `spare` free."""
-        return self._device.can_allocate(num_blocks - len(found.device) + spare, sharing=found.device)
+    def can_load(self, found: Found, num_blocks: int, *, spare: int, without: Items[Sequence] = ()) -> bool:
+        """Whether a table of `num_blocks` blocks could be had, leaving `spare` free, if those of `without` had left."""
+        freed = self._device.num_freed([sequence.blocks for sequence in without], keeping=found.device)
+        return self._device.can_allocate(num_blocks - len(found.device) + spare - freed, sharing=found.device)
 
     def load(self, sequence: Sequence, found: Found, num_blocks: int) -> None:
         """Give the sequence its table of `num_blocks` blocks, filled with what was found."""
@@ -99,8 +101,9 @@ class KvCache:
         sequence.computed = found.computed
         sequence.num_indexed = len(found.device)
 
-    def can_grow(self) -> bool:
-        return self._device.can_allocate(1)
+    def can_grow(self, *, without: Items[Sequence] = ()) -> bool:
+        """Whether a block could be had if those of `without` had left."""
+        return self._device.can_allocate(1 - self._device.num_freed([sequence.blocks for sequence in without]))
 
     def grow(self, sequence: Sequence) -> DeviceBlock:
         """Append a block to the sequence's table; ask `can_grow` first."""
@@ -150,10 +153,6 @@ class KvCache:
             self._device.index(block, name)
         sequence.num_indexed = num_full
         return sequence.hashes[new]
-
-    def num_freed(self, sequences: list[Sequence]) -> int:
-        """Device blocks that would be free if all these residents left."""
-        return self._device.num_freed(sequence.blocks for sequence in sequences)
 
     def check(self, residents: list[Sequence], waiting: list[Sequence]) -> None:
         """Raise AssertionError unless both pools add up."""

@@ -1,16 +1,18 @@
 """What a step and a sequence may hold, and who can never run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .plan import EngineDescription
+from .preemption import Reluctance
 from .request import InvalidRequest, Request
 
 
 class PreemptionMode(StrEnum):
-    SWAP = "swap"  # a preempted sequence's KV goes to the host tier and comes back
+    AUTO = "auto"  # swap or recompute, whichever restores the sequence sooner by the measured rates
+    SWAP = "swap"  # a preempted sequence's KV goes to the host tier, as far as there is room, and comes back
     RECOMPUTE = "recompute"  # a preempted sequence computes its tokens again
-    OFF = "off"  # a start reserves every block that the sequence can ever need
+    OFF = "off"  # nothing is preempted: a start reserves every block that the sequence can ever need
 
 
 class LimitError(ValueError):
@@ -23,7 +25,9 @@ class Limits:
 
     max_num_seqs: int
     max_num_batched_tokens: int
-    preemption_mode: PreemptionMode = PreemptionMode.RECOMPUTE
+    preemption_mode: PreemptionMode = PreemptionMode.AUTO
+    reluctance: Reluctance = field(default_factory=Reluctance)
+    aged_slots: int | None = None  # most sequences in the aged lane; None: a sixteenth of max_num_seqs, at least 1
     watermark: float = 0.01  # fraction of the device pool that a start leaves free for those that run
 
     def __post_init__(self) -> None:
@@ -31,6 +35,14 @@ class Limits:
             raise LimitError(f"max_num_seqs must be at least 1, not {self.max_num_seqs}")
         if not 0.0 <= self.watermark < 1.0:
             raise LimitError(f"watermark must be in [0, 1), not {self.watermark}")
+        if self.aged_slots is not None and not 0 <= self.aged_slots < self.max_num_seqs:
+            raise LimitError(f"aged_slots must be in [0, max_num_seqs = {self.max_num_seqs}), not {self.aged_slots}")
+
+    @property
+    def num_aged_slots(self) -> int:
+        if self.aged_slots is not None:
+            return self.aged_slots
+        return min(max(1, self.max_num_seqs // 16), self.max_num_seqs - 1)
 
     def check_engine(self, engine: EngineDescription) -> None:
         """Raise LimitError unless the engine can do what the limits allow.

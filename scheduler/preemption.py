@@ -1,15 +1,56 @@
-"""Who yields when blocks run out.
+"""Who yields when slots or blocks run out.
 
-One total order: blocks are taken only from worse ranks, and the worst itself yields. So the best rank always gets what
-it needs, and since every admitted sequence fits the pool alone, it always finishes.
+One total order: rank = (lane first, level, first start, arrival). Slots and blocks are taken only from worse ranks: by
+a waiting sequence from worse levels, by a running one that needs its next block also inside its own level; the worst
+itself yields. So the best rank always gets what it needs, and since every admitted sequence fits the pool alone, it
+always finishes. Among the worst level the cheapest to restore goes first (least computed first: vllm RFC 54644, where
+half of the recompute tax is victim choice), then the latest start.
 """
 
-from .residents import Residents
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 from .sequence import Sequence
 
 
-def choose_victim(residents: Residents, taker: Sequence) -> Sequence:
-    """The resident that gives its blocks so that `taker` can grow; `taker` itself when no rank is worse."""
-    worst = residents.worst
-    assert worst.rank >= taker.rank
-    return worst
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reluctance:
+    """Preferences inside a level; they never make a better level wait."""
+
+    min_steps_between: int = 32  # rather not preempt a sequence again within so many steps
+    max_preemptions: int = 8  # rather not preempt one that was preempted so often
+
+    def spares(self, sequence: Sequence, step: int) -> bool:
+        recent = sequence.last_preempted is not None and step - sequence.last_preempted < self.min_steps_between
+        return recent or sequence.num_preemptions >= self.max_preemptions
+
+
+def displaceable(residents: Iterable[Sequence], standing: int) -> list[Sequence]:
+    """From whom a waiting sequence of this standing may take: every worse level."""
+    return [sequence for sequence in residents if sequence.standing > standing]
+
+
+def yielding(residents: Iterable[Sequence], taker: Sequence) -> list[Sequence]:
+    """From whom a resident that must grow may take: every worse rank."""
+    return [sequence for sequence in residents if sequence.rank > taker.rank]
+
+
+def choose_victims(
+    candidates: list[Sequence], *, step: int, reluctance: Reluctance, enough: Callable[[list[Sequence]], bool]
+) -> list[Sequence] | None:
+    """The fewest first candidates, in the order in which they yield, that are `enough`; None when all are not."""
+    order = sorted(
+        candidates,
+        key=lambda sequence: (
+            -sequence.standing,
+            reluctance.spares(sequence, step),
+            sequence.computed,
+            -sequence.seniority[0],
+        ),
+    )
+    victims: list[Sequence] = []
+    for sequence in order:
+        victims.append(sequence)
+        if enough(victims):
+            return victims
+    return None

@@ -76,6 +76,9 @@ class SamplingParams:
 class Request:
     """A prompt and what to do with it. `prompt` is token ids; `max_tokens` None means as long as the engine allows.
 
+    `priority` orders a tenant's own requests of one class, lower first, before arrival. `deadline_s` counts from
+    arrival to the end; None: the class's.
+
     Raises InvalidRequest. What depends on the engine (length, vocabulary, pool) is checked by `Scheduler.add`.
     """
 
@@ -84,6 +87,10 @@ class Request:
     sampling: SamplingParams
     max_tokens: int | None = None
     n: int = 1
+    service_class: str = "standard"
+    tenant: str = ""
+    priority: int = 0
+    deadline_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -91,6 +98,9 @@ class Request:
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidRequest("max_tokens", f"max_tokens must be at least 1, not {self.max_tokens}")
         _check_range("n", self.n, 1, MAX_SEQUENCES)
+        _check_range("priority", self.priority, -(2**63), 2**63 - 1)
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise InvalidRequest("deadline_s", f"deadline_s must be above 0, not {self.deadline_s}")
 
     @property
     def sequence_ids(self) -> list[SequenceId]:

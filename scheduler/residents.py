@@ -1,20 +1,26 @@
 """The sequences that hold a slot of the executor, best rank first."""
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .plan import Slot
-from .sequence import Sequence
+from .sequence import LANE, Rank, Sequence
 
 
 class Residents:
-    """Slots and their owners. A slot given back goes into the next plan's releases and may start anew there."""
+    """Slots and their owners. A slot given back goes into the next plan's releases and may start anew there.
 
-    def __init__(self, num_slots: int) -> None:
+    Sequences of classes that do not age leave the aged lane's slots to those that do.
+    """
+
+    def __init__(self, num_slots: int, *, num_aged_slots: int) -> None:
         self._num_slots = num_slots
+        self._num_ageless_slots = num_slots - num_aged_slots
         self._free = [Slot(slot) for slot in reversed(range(num_slots))]
         self._ranked: list[Sequence] = []
         self._released: list[Slot] = []
+        self._num_ageless = 0
+        self.num_in_lane = 0
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -26,20 +32,21 @@ class Residents:
         return self._ranked[position]
 
     @property
-    def has_free_slot(self) -> bool:
-        return bool(self._free)
-
-    @property
     def has_releases(self) -> bool:
         return bool(self._released)
 
-    @property
-    def worst(self) -> Sequence:
-        return self._ranked[-1]
+    def has_slot_for(self, sequence: Sequence, *, without: Iterable[Sequence] = ()) -> bool:
+        """Whether the sequence could have a slot if those of `without` had left."""
+        left = list(without)
+        if sequence.ages:
+            return len(self._free) + len(left) > 0
+        num_ageless = self._num_ageless - sum(not other.ages for other in left)
+        return len(self._free) + len(left) > 0 and num_ageless < self._num_ageless_slots
 
     def add(self, sequence: Sequence) -> Slot:
         """Give the sequence a free slot and its place by rank."""
         sequence.slot = self._free.pop()
+        self._count(sequence, 1)
         insort(self._ranked, sequence, key=_rank)
         return sequence.slot
 
@@ -47,9 +54,14 @@ class Residents:
         """Take the slot back; the next plan tells the executor."""
         assert sequence.slot is not None
         self._ranked.remove(sequence)
+        self._count(sequence, -1)
         self._released.append(sequence.slot)
         self._free.append(sequence.slot)
         sequence.slot = None
+
+    def _count(self, sequence: Sequence, change: int) -> None:
+        self._num_ageless += change * (not sequence.ages)
+        self.num_in_lane += change * (sequence.standing == LANE)
 
     def take_releases(self) -> list[Slot]:
         """The slots given back since the last plan."""
@@ -65,5 +77,5 @@ class Residents:
         assert ranks == sorted(ranks), f"residents out of order: {self._ranked}"
 
 
-def _rank(sequence: Sequence) -> tuple[int, int]:
+def _rank(sequence: Sequence) -> Rank:
     return sequence.rank

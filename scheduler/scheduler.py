@@ -1,21 +1,24 @@
 """The scheduler's public face: plan -> (the executor executes) -> commit."""
 
 from collections import deque
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from typing import NamedTuple
 
-from .classes import ServiceClass
+from .classes import ServiceClass, TimeoutAction
 from .draft import Row
 from .events import Event, FinishReason
+from .lane import AgedLane
 from .ledger import Ledger
 from .limits import Limits, longest_sequence, output_limit
 from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
-from .queue import WaitingQueue
+from .queues import Queues
 from .request import Request, SequenceId
 from .sequence import Sequence
 from .state import Move, State
 from .stats import Counters, Stats
+from .timers import Alarm, Timers
 
 
 class _InFlight(NamedTuple):
@@ -28,16 +31,25 @@ class _InFlight(NamedTuple):
 class Scheduler:
     """Decides each step; planner.py says how. Not thread-safe; every call returns at once.
 
-    `limits` bound a step, `classes` the queues (one class for now), `engine` is what the executor serves. `add`,
-    `abort`, `finish`, `plan` and `commit` may be called in any order; `events` is the only outlet. Plans are committed
-    in the order planned.
+    `limits` bound a step, `classes` the queues, `engine` is what the executor serves; `tenant_weights` are 1 unless
+    given. `add`, `abort`, `finish`, `plan` and `commit` may be called in any order; `events` is the only outlet. Plans
+    are committed in the order planned. Times are seconds on any one clock.
     """
 
-    def __init__(self, limits: Limits, classes: Items[ServiceClass], engine: EngineDescription) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        classes: Items[ServiceClass],
+        engine: EngineDescription,
+        *,
+        tenant_weights: Mapping[str, float] | None = None,
+    ) -> None:
         limits.check_engine(engine)
-        (service_class,) = classes
         self._limits = limits
-        self._queue = WaitingQueue(service_class)
+        self._queues = Queues(classes, tenant_weights or {})
+        ages = any(each.max_wait_s is not None for each in classes)
+        self._lane = AgedLane(limits.num_aged_slots if ages else 0)
+        self._timers = Timers()
         self._ledger = Ledger()
         self._counters = Counters()
         self._attach(engine)
@@ -45,7 +57,7 @@ class Scheduler:
     def _attach(self, engine: EngineDescription) -> None:
         """Begin an executor session: nothing is resident there, and every block is free."""
         self._engine = engine
-        self._planner = Planner(self._limits, engine, self._queue, self._counters)
+        self._planner = Planner(self._limits, engine, self._queues, self._lane, self._counters)
         self._in_flight: deque[_InFlight] = deque()
         self._next_step = 1
         self._attached = True
@@ -55,15 +67,33 @@ class Scheduler:
     def add(self, request: Request, now: float) -> None:
         """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now)."""
         max_output = output_limit(request, self._engine)
-        self._queue.check_room(request)
+        service_class = self._queues.check_room(request)
         sequences = [
-            Sequence(request, id, order=self._counters.num_added + id.index, max_output=max_output)
+            Sequence(
+                request,
+                id,
+                order=self._counters.num_added + id.index,
+                arrival=now,
+                max_output=max_output,
+                service_class=service_class,
+            )
             for id in request.sequence_ids
         ]
         self._counters.num_added += request.n
         self._ledger.open(request.id, sequences)
         for sequence in sequences:
-            self._queue.push(sequence)
+            self._queues.add(sequence)
+            self._set_timers(sequence, service_class)
+
+    def _set_timers(self, sequence: Sequence, service_class: ServiceClass) -> None:
+        deadline_s = sequence.request.deadline_s or service_class.default_deadline_s
+        for alarm, after_s in (
+            (Alarm.DEADLINE, deadline_s),
+            (Alarm.QUEUE_TIMEOUT, service_class.queue_timeout_s),
+            (Alarm.AGED, service_class.max_wait_s),
+        ):
+            if after_s is not None:
+                self._timers.set(sequence, alarm, sequence.arrival + after_s)
 
     def abort(self, request_id: str) -> None:
         """End what lives of the request as cancelled. A request that has ended is no error: the calls crossed."""
@@ -80,9 +110,10 @@ class Scheduler:
 
     def plan(self, now: float) -> StepPlan | None:
         """The next step's work, or None when there is nothing to do now. A plan may hold only releases."""
+        self._ring(now)
         if not self._attached:
             return None
-        draft = self._planner.draft()
+        draft = self._planner.draft(self._next_step)
         if not draft.rows and not self._planner.residents.has_releases:
             return None
         releases, copies = self._planner.residents.take_releases(), self._planner.cache.take_copies()
@@ -90,6 +121,24 @@ class Scheduler:
         self._in_flight.append(_InFlight(self._next_step, draft.rows))
         self._next_step += 1
         return plan
+
+    def _ring(self, now: float) -> None:
+        """Time has passed: what is too late ends, what has waited long enough may enter the lane."""
+        for alarm, sequence in self._timers.ring(now):
+            waited_s = now - sequence.arrival
+            if alarm is Alarm.AGED:
+                self._lane.enter(sequence, now)
+            elif alarm is Alarm.DEADLINE:
+                self._end(sequence, FinishReason.EXPIRED, f"the deadline passed after {waited_s:.3g} s")
+            elif sequence.state is State.WAITING:
+                self._time_out(sequence, waited_s)
+
+    def _time_out(self, sequence: Sequence, waited_s: float) -> None:
+        """The sequence has waited for its first start as long as its class allows."""
+        if self._queues.class_of(sequence).queue_timeout_action is TimeoutAction.REJECT:
+            self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
+        else:
+            self._queues.delay(sequence)
 
     # Commit.
 
@@ -113,6 +162,7 @@ class Scheduler:
         token = result.tokens[position]
         sequence.tokens.append(token)
         self._counters.num_sampled_tokens += 1
+        self._queues.sampled(sequence)
         self._ledger.token(sequence, token, result.logprobs.get(position))
         if result.stopped[position]:
             self._end(sequence, FinishReason.STOP)
@@ -123,13 +173,12 @@ class Scheduler:
         """The one way a sequence ends. Its blocks are free for the next plan, since plans act as if serial."""
         if sequence.state is State.FINISHED:
             return
-        waited = sequence.state is not State.RUNNING
-        sequence.move(Move.FINISH)
-        if waited:
-            self._queue.discard(sequence)
-            self._planner.cache.forget(sequence)
-        else:
+        self._queues.end(sequence)
+        if sequence.state is State.RUNNING:
             self._planner.vacate(sequence)
+        else:
+            self._planner.cache.forget(sequence)
+        sequence.move(Move.FINISH)
         self._ledger.close(sequence, reason, message)
 
     # The executor comes and goes.
@@ -152,7 +201,7 @@ class Scheduler:
         self._limits.check_engine(engine)
         self._attach(engine)
         longest = longest_sequence(engine)
-        for sequence in self._queue.live():
+        for sequence in list(self._ledger):
             if (length := sequence.prompt_len + sequence.max_output) > longest:
                 message = f"the new executor holds sequences of {longest} tokens, this one may need {length}"
                 self._end(sequence, FinishReason.FAILED, message)
@@ -165,12 +214,12 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When `plan` may find work without any other call; None: never."""
-        return None
+        return self._timers.next_due()
 
     def stats(self) -> Stats:
         return Stats(
             num_running=len(self._planner.residents),
-            num_waiting=len(self._queue),
+            num_waiting=self._queues.num_waiting,
             num_free_device_blocks=self._planner.cache.num_free_device_blocks,
             num_free_host_blocks=self._planner.cache.num_free_host_blocks,
             num_steps=self._counters.num_steps,
@@ -181,8 +230,8 @@ class Scheduler:
 
     def check(self) -> None:
         """Raise AssertionError unless every count agrees with the live sequences. For idle times and tests."""
-        self._planner.check()
-        waiting = self._queue.live()
-        assert len(waiting) == len(self._queue), f"the queue counts {len(self._queue)}, it holds {len(waiting)}"
-        live = sorted(map(id, [*self._planner.residents, *waiting]))
-        assert sorted(map(id, self._ledger)) == live, "a sequence is lost"
+        residents = list(self._planner.residents)
+        waiting = [sequence for sequence in self._ledger if sequence.state is not State.RUNNING]
+        assert {id(each) for each in residents} == {id(each) for each in self._ledger} - {id(each) for each in waiting}
+        self._planner.check(waiting)
+        self._queues.check(waiting, residents)

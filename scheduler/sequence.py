@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from .classes import ServiceClass
 from .hashing import BlockHash, block_hash
 from .plan import DeviceBlock, HostBlock, Slot
 from .request import Request, SequenceId
 from .state import Move, State, after
 
-Rank = tuple[int, int]
+Seniority = tuple[int, int]
+Rank = tuple[int, int, int]
+
+LANE = 0  # the standing of a sequence in the aged lane: before every level
 
 
 @dataclass(slots=True)
@@ -38,36 +42,59 @@ class Sequence:
     """
 
     __slots__ = (
+        "ages",
+        "arrival",
         "blocks",
         "computed",
+        "delayed",
         "first_start",
         "hashes",
         "id",
         "in_flight",
+        "last_preempted",
         "max_output",
         "num_cached_tokens",
         "num_indexed",
         "num_preemptions",
         "order",
+        "parked_for",
         "prompt_len",
         "request",
         "saved",
         "slot",
+        "standing",
         "state",
+        "ticket",
         "tokens",
         "unresolved",
     )
 
-    def __init__(self, request: Request, id: SequenceId, *, order: int, max_output: int) -> None:
+    def __init__(
+        self,
+        request: Request,
+        id: SequenceId,
+        *,
+        order: int,
+        arrival: float,
+        max_output: int,
+        service_class: ServiceClass,
+    ) -> None:
         self.request = request
         self.id = id
         self.order = order  # arrival number: ties never compare anything else
+        self.arrival = arrival  # seconds
+        self.standing = service_class.level  # or LANE
+        self.ages = service_class.max_wait_s is not None
         self.max_output = max_output  # tokens to generate at most
         self.tokens = list(request.prompt)
         self.prompt_len = len(self.tokens)
         self.state = State.WAITING
         self.first_start: int | None = None  # number of its first start; kept over preemptions
         self.num_preemptions = 0
+        self.last_preempted: int | None = None  # step
+        self.ticket = 0  # of its place in a queue; an older one is void
+        self.delayed = False  # its queue timeout has sent it behind the others
+        self.parked_for: BlockHash | None = None  # waits beside its queue for this block
         self.slot: Slot | None = None
         self.blocks: list[DeviceBlock] = []
         self.computed = 0
@@ -98,10 +125,16 @@ class Sequence:
         return self.unresolved <= 1 and len(self.tokens) + self.unresolved < self.prompt_len + self.max_output
 
     @property
+    def seniority(self) -> Seniority:
+        """Of a sequence that has started: its place inside its level, never equal to another's."""
+        assert self.first_start is not None
+        return (self.first_start, self.order)
+
+    @property
     def rank(self) -> Rank:
         """Of a sequence that has started: lower is better, never equal. Better ranks take from worse ones only."""
         assert self.first_start is not None
-        return (self.first_start, self.order)
+        return (self.standing, self.first_start, self.order)
 
     def extend_hashes(self, root: BlockHash, block_size: int) -> None:
         """Name every full block of the tokens known by value."""

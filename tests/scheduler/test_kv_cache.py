@@ -1,18 +1,12 @@
 """What a start finds in the two tiers, and that no copy of one plan overwrites the source of another."""
 
 from jetway.scheduler.kv_cache import KvCache
-from jetway.scheduler.request import SequenceId
 from jetway.scheduler.sequence import Sequence
-from tests.support.scheduling import make_engine, make_request
+from tests.support.scheduling import make_engine, make_sequence
 
 
 def make_cache(*, num_blocks: int = 8, num_host_blocks: int = 8) -> KvCache:
     return KvCache(make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks))
-
-
-def make_sequence(id: str, prompt_len: int, *, prefix_len: int = 0) -> Sequence:
-    request = make_request(id, prompt_len=prompt_len, prefix="shared", prefix_len=prefix_len)
-    return Sequence(request, SequenceId(id, 0), order=0, max_output=4)
 
 
 def compute(cache: KvCache, sequence: Sequence, computed: int) -> None:
@@ -30,7 +24,7 @@ def preempt(cache: KvCache, sequence: Sequence) -> None:
 def test_a_resume_skips_what_still_sits_on_the_device() -> None:
     """The full blocks are found where they were; only the partial tail is copied back."""
     cache = make_cache()
-    sequence = make_sequence("a", 11)
+    sequence = make_sequence("a", prompt_len=11)
     compute(cache, sequence, 10)
     first, second, third = sequence.blocks
     preempt(cache, sequence)
@@ -45,7 +39,7 @@ def test_a_resume_skips_what_still_sits_on_the_device() -> None:
 
 def test_what_the_device_has_lost_comes_from_the_host() -> None:
     cache = make_cache(num_blocks=3)
-    sequence, other = make_sequence("a", 11), make_sequence("b", 12)
+    sequence, other = make_sequence("a", prompt_len=11), make_sequence("b", prompt_len=12)
     compute(cache, sequence, 10)
     table = list(sequence.blocks)
     preempt(cache, sequence)
@@ -61,7 +55,7 @@ def test_what_the_device_has_lost_comes_from_the_host() -> None:
 def test_a_host_block_that_is_copied_in_is_not_copied_over_by_the_same_plan() -> None:
     """Copies out run first: a host block that a resume reads stays owned until the next plan."""
     cache = make_cache(num_blocks=8, num_host_blocks=2)
-    resumed, victim = make_sequence("a", 8), make_sequence("b", 8)
+    resumed, victim = make_sequence("a", prompt_len=8), make_sequence("b", prompt_len=8)
     compute(cache, victim, 8)
     compute(cache, resumed, 7)
     preempt(cache, resumed)
@@ -80,7 +74,10 @@ def test_a_host_block_that_is_copied_in_is_not_copied_over_by_the_same_plan() ->
 def test_a_tail_is_used_only_right_behind_the_blocks_that_it_followed() -> None:
     """Another sequence has computed further than this one had: its full block replaces the saved tail."""
     cache = make_cache()
-    sequence, further = make_sequence("a", 12, prefix_len=8), make_sequence("b", 9, prefix_len=8)
+    sequence, further = (
+        make_sequence("a", prompt_len=12, prefix="shared", prefix_len=8),
+        make_sequence("b", prompt_len=9, prefix="shared", prefix_len=8),
+    )
     compute(cache, sequence, 6)
     preempt(cache, sequence)
     compute(cache, further, 9)
@@ -90,7 +87,7 @@ def test_a_tail_is_used_only_right_behind_the_blocks_that_it_followed() -> None:
 
 def test_a_full_host_saves_the_front_and_never_a_tail_without_it() -> None:
     cache = make_cache(num_host_blocks=1)
-    sequence = make_sequence("a", 11)
+    sequence = make_sequence("a", prompt_len=11)
     compute(cache, sequence, 10)
     preempt(cache, sequence)
     assert sequence.saved is not None
@@ -99,7 +96,7 @@ def test_a_full_host_saves_the_front_and_never_a_tail_without_it() -> None:
 
 def test_without_a_host_nothing_is_saved() -> None:
     cache = make_cache(num_host_blocks=0)
-    sequence = make_sequence("a", 3)
+    sequence = make_sequence("a", prompt_len=3)
     compute(cache, sequence, 3)
     preempt(cache, sequence)
     assert sequence.saved is not None
@@ -109,7 +106,10 @@ def test_without_a_host_nothing_is_saved() -> None:
 
 def test_shared_blocks_are_saved_once_and_stay_while_one_is_preempted() -> None:
     cache = make_cache()
-    one, two = make_sequence("a", 9, prefix_len=8), make_sequence("b", 9, prefix_len=8)
+    one, two = (
+        make_sequence("a", prompt_len=9, prefix="shared", prefix_len=8),
+        make_sequence("b", prompt_len=9, prefix="shared", prefix_len=8),
+    )
     compute(cache, one, 9)
     compute(cache, two, 9)
     preempt(cache, one)
@@ -123,12 +123,16 @@ def test_shared_blocks_are_saved_once_and_stay_while_one_is_preempted() -> None:
 
 def test_an_evicted_block_moves_to_the_host_only_if_it_was_hit() -> None:
     cache = make_cache(num_blocks=4)
-    hit, again, never = make_sequence("a", 5, prefix_len=4), make_sequence("b", 5, prefix_len=4), make_sequence("c", 5)
+    hit, again, never = (
+        make_sequence("a", prompt_len=5, prefix="shared", prefix_len=4),
+        make_sequence("b", prompt_len=5, prefix="shared", prefix_len=4),
+        make_sequence("c", prompt_len=5),
+    )
     for sequence in (hit, again, never):
         compute(cache, sequence, 5)
         cache.unload(sequence)
     assert cache.find(again).computed == 4
-    big = make_sequence("big", 16)
+    big = make_sequence("big", prompt_len=16)
     shared_block = cache.find(again).device[0]
     compute(cache, big, 16)
     assert [device for device, _ in cache.take_copies().out] == [shared_block]
@@ -142,11 +146,11 @@ def test_an_offloaded_block_is_owned_while_it_is_copied_in() -> None:
     """Nobody pinned it, so only the copy itself keeps the same plan from copying something else over it."""
     cache = make_cache(num_blocks=4, num_host_blocks=1)
     first, again, victim = (
-        make_sequence("a", 5, prefix_len=4),
-        make_sequence("b", 5, prefix_len=4),
-        make_sequence("c", 7),
+        make_sequence("a", prompt_len=5, prefix="shared", prefix_len=4),
+        make_sequence("b", prompt_len=5, prefix="shared", prefix_len=4),
+        make_sequence("c", prompt_len=7),
     )
-    for sequence in (first, again, make_sequence("big", 16)):
+    for sequence in (first, again, make_sequence("big", prompt_len=16)):
         compute(cache, sequence, len(sequence.tokens))
         cache.unload(sequence)
     compute(cache, victim, 7)

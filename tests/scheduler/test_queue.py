@@ -1,44 +1,42 @@
-"""Who starts next, whatever left the queue before."""
+"""Order and removal of queued sequences, whatever was removed before."""
 
-from jetway.scheduler.classes import ServiceClass
-from jetway.scheduler.queue import WaitingQueue
-from jetway.scheduler.request import SequenceId
-from jetway.scheduler.sequence import Sequence
-from jetway.scheduler.state import Move
-from tests.support.scheduling import make_request
+from jetway.scheduler.queue import Queue
+from tests.support.scheduling import make_sequence
 
 
-def make_sequence(id: str, order: int, *, first_start: int | None = None) -> Sequence:
-    sequence = Sequence(make_request(id), SequenceId(id, 0), order=order, max_output=4)
-    if first_start is not None:
-        sequence.move(Move.START)
-        sequence.move(Move.PREEMPT)
-        sequence.first_start = first_start
-    return sequence
+def drain(queue: Queue) -> list[str]:
+    drained = []
+    while sequence := queue.peek():
+        queue.remove(sequence)
+        drained.append(sequence.id.request_id)
+    return drained
 
 
-def drain(queue: WaitingQueue) -> list[str]:
-    return [queue.pop().id.request_id for _ in range(len(queue))]
+def test_the_least_key_comes_first() -> None:
+    queue = Queue()
+    for key, id in [((2, 0), "c"), ((1, 5), "b"), ((1, 4), "a")]:
+        queue.push(key, make_sequence(id))
+    assert drain(queue) == ["a", "b", "c"]
+    assert len(queue) == 0
 
 
-def test_preempted_sequences_come_first_by_rank_then_the_rest_by_arrival() -> None:
-    queue = WaitingQueue(ServiceClass())
-    queue.push(make_sequence("second", 1))
-    queue.push(make_sequence("resumed later", 3, first_start=5))
-    queue.push(make_sequence("first", 0))
-    queue.push(make_sequence("resumed first", 7, first_start=2))
-    assert drain(queue) == ["resumed first", "resumed later", "first", "second"]
-    assert queue.peek() is None
+def test_a_removed_sequence_may_come_back_with_another_key() -> None:
+    queue = Queue()
+    moved, other = make_sequence("moved"), make_sequence("other")
+    queue.push((1,), moved)
+    queue.push((2,), other)
+    queue.remove(moved)
+    queue.push((3,), moved)
+    assert len(queue) == 2
+    assert drain(queue) == ["other", "moved"]
 
 
-def test_what_has_ended_is_skipped_and_not_counted() -> None:
-    queue = WaitingQueue(ServiceClass())
-    sequences = [make_sequence(str(order), order) for order in range(1000)]
-    for sequence in sequences:
-        queue.push(sequence)
-    for sequence in sequences[:990]:
-        sequence.move(Move.FINISH)
-        queue.discard(sequence)
-    assert len(queue) == 10
-    assert [sequence.id.request_id for sequence in queue.live()] == [str(order) for order in range(990, 1000)]
-    assert drain(queue) == [str(order) for order in range(990, 1000)]
+def test_a_thousand_removals_leave_the_rest_in_order() -> None:
+    queue = Queue()
+    sequences = [make_sequence(str(order)) for order in range(1000)]
+    for order, sequence in enumerate(sequences):
+        queue.push((order,), sequence)
+    for sequence in sequences[5:995]:
+        queue.remove(sequence)
+    assert sorted(int(sequence.id.request_id) for sequence in queue) == [*range(5), *range(995, 1000)]
+    assert drain(queue) == [str(order) for order in [*range(5), *range(995, 1000)]]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.events import RequestFinished, SequenceFinished
 from jetway.scheduler.plan import StepPlan
-from jetway.scheduler.queue import QueueFull
 from jetway.scheduler.request import InvalidRequest, SequenceId
 from tests.support.scheduling import Driver, ReferenceExecutor, make_engine, make_request, make_scheduler
 

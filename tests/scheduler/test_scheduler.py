@@ -2,10 +2,10 @@
 
 import pytest
 
+from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import FinishReason, RequestFinished, SequenceFinished
 from jetway.scheduler.limits import LimitError, PreemptionMode
-from jetway.scheduler.queue import QueueFull
 from jetway.scheduler.request import InvalidRequest, Request, SamplingParams, SequenceId
 from tests.support.scheduling import (
     Driver,
@@ -286,7 +286,7 @@ class TestRefusals:
         assert driver.finishes() == {"a/0": (FinishReason.LENGTH, 40), "b/0": (FinishReason.LENGTH, 1)}
 
     def test_a_full_queue_refuses_by_requests_and_by_tokens(self) -> None:
-        scheduler = make_scheduler(service_class=ServiceClass(max_queued_requests=2, max_queued_tokens=10))
+        scheduler = make_scheduler(classes=[ServiceClass(max_queued_requests=2, max_queued_tokens=10)])
         scheduler.add(make_request("a", prompt_len=4), 0.0)
         with pytest.raises(QueueFull, match="may queue 10 prompt tokens; this request makes it 11"):
             scheduler.add(make_request("b", prompt_len=7), 0.0)

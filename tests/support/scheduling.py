@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -11,6 +12,7 @@ from jetway.scheduler.limits import Limits, PreemptionMode
 from jetway.scheduler.plan import DeviceBlock, EngineDescription, HostBlock, Slot, StepPlan, StepResult
 from jetway.scheduler.request import Request, SamplingParams, SequenceId
 from jetway.scheduler.scheduler import Scheduler
+from jetway.scheduler.sequence import Sequence
 
 BLOCK_SIZE = 4
 VOCAB_SIZE = 1000
@@ -42,7 +44,7 @@ def make_scheduler(
     budget: int = 64,
     watermark: float = 0.0,
     preemption_mode: PreemptionMode = PreemptionMode.RECOMPUTE,
-    service_class: ServiceClass | None = None,
+    classes: Items[ServiceClass] = (ServiceClass(),),
 ) -> Scheduler:
     """A scheduler of blocks of 4 tokens; `budget` is max_num_batched_tokens."""
     limits = Limits(
@@ -52,7 +54,7 @@ def make_scheduler(
         watermark=watermark,
     )
     engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
-    return Scheduler(limits, (service_class or ServiceClass(),), engine)
+    return Scheduler(limits, classes, engine)
 
 
 def make_request(
@@ -61,6 +63,20 @@ def make_request(
     """A greedy request whose prompt is its own, but for the first `prefix_len` tokens, which `prefix` names."""
     prompt = [*_tokens_of(prefix, prefix_len), *_tokens_of(id, prompt_len)][:prompt_len]
     return Request(id=id, prompt=prompt, sampling=SamplingParams(temperature=0.0), max_tokens=max_tokens, n=n)
+
+
+def make_sequence(
+    id: str, *, order: int = 0, service_class: ServiceClass | None = None, **request: int | str
+) -> Sequence:
+    """A sequence of a request made from `request`'s fields, WAITING."""
+    return Sequence(
+        make_request(id, **request),  # type: ignore[arg-type]  # the fields of make_request
+        SequenceId(id, 0),
+        order=order,
+        arrival=0.0,
+        max_output=4,
+        service_class=service_class or ServiceClass(),
+    )
 
 
 def _tokens_of(name: str, count: int) -> list[int]:

@@ -1,0 +1,75 @@
+"""One service class: what waits there for its first start, shared between tenants and bounded."""
+
+from collections.abc import Iterator, Mapping
+
+from .classes import ServiceClass
+from .fairness import FairShare
+from .queue import Queue
+from .request import Request
+from .sequence import Sequence
+
+
+class QueueFull(Exception):
+    """The request was not accepted: its class may not queue more now. The message names limit and value."""
+
+
+class ClassQueue:
+    """One queue a tenant, in order of priority and arrival; the tenant with the least counter is next."""
+
+    def __init__(self, service_class: ServiceClass, tenant_weights: Mapping[str, float]) -> None:
+        self.service_class = service_class
+        self.share: FairShare[str] = FairShare(lambda tenant: tenant_weights.get(tenant, 1.0))
+        self._queues: dict[str, Queue] = {}
+        self.num_queued = 0  # sequences that never started, parked ones included
+        self.num_queued_tokens = 0
+        self.num_running = 0
+
+    def __iter__(self) -> Iterator[Sequence]:
+        """What is queued, in no order; parked sequences stand elsewhere."""
+        return (sequence for queue in self._queues.values() for sequence in queue)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another sequence of the class may run."""
+        most = self.service_class.max_running
+        return most is None or self.num_running < most
+
+    def check_room(self, request: Request) -> None:
+        """Raise QueueFull unless the request's sequences may queue."""
+        limits = self.service_class
+        if (queued := self.num_queued + request.n) > limits.max_queued_requests:
+            raise QueueFull(
+                f"class {limits.name} may queue {limits.max_queued_requests} sequences; this request makes it {queued}"
+            )
+        tokens = self.num_queued_tokens + request.n * len(request.prompt)
+        if tokens > limits.max_queued_tokens:
+            raise QueueFull(
+                f"class {limits.name} may queue {limits.max_queued_tokens} prompt tokens; this request makes it {tokens}"
+            )
+
+    def count_queued(self, sequence: Sequence, change: int) -> None:
+        self.num_queued += change
+        self.num_queued_tokens += change * sequence.prompt_len
+
+    def tenant_of(self, sequence: Sequence) -> str:
+        """Whom the sequence is charged to; everyone alike where the class does not share."""
+        return sequence.request.tenant if self.service_class.share_fairly else ""
+
+    def put(self, sequence: Sequence) -> None:
+        tenant = self.tenant_of(sequence)
+        key = (sequence.delayed, sequence.request.priority, sequence.order)
+        self._queues.setdefault(tenant, Queue()).push(key, sequence)
+        self.share.wait(tenant)
+
+    def take(self, sequence: Sequence) -> None:
+        tenant = self.tenant_of(sequence)
+        queue = self._queues[tenant]
+        queue.remove(sequence)
+        if not queue:
+            del self._queues[tenant]
+            self.share.rest(tenant)
+
+    def peek(self) -> Sequence | None:
+        """The sequence that starts next."""
+        tenant = self.share.peek()
+        return None if tenant is None else self._queues[tenant].peek()

@@ -1,0 +1,184 @@
+"""All queues, by level: what ran before comes back first, then classes and tenants share."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Items
+
+from .class_queue import ClassQueue
+from .classes import ClassError, ServiceClass
+from .fairness import PROMPT_TOKEN, SAMPLED_TOKEN, FairShare
+from .hashing import BlockHash
+from .queue import Queue
+from .request import InvalidRequest, Request
+from .sequence import Sequence
+from .state import State
+
+
+class Level:
+    """One level: strict against others, shared inside.
+
+    Preempted sequences resume before anything starts, over all classes and tenants, in the order of their rank.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.resumes = Queue()
+        self.classes: dict[str, ClassQueue] = {}
+        self.share: FairShare[str] = FairShare(lambda name: self.classes[name].service_class.weight)
+
+    def peek(self) -> Sequence | None:
+        """What runs next of this level; a class at its max_running rests until one of its sequences leaves."""
+        if (resumed := self.resumes.peek()) is not None:
+            return resumed
+        while (name := self.share.peek()) is not None:
+            queue = self.classes[name]
+            if queue.is_open and (sequence := queue.peek()) is not None:
+                return sequence
+            self.share.rest(name)
+        return None
+
+
+class Queues:
+    """Where every live sequence stands that is not resident, and what each class and tenant has been served.
+
+    The moves of a sequence's life (`add`, `start`, `preempt`, `end`) are told here as they happen. Nothing costs more
+    than O(log n), whatever waits.
+    """
+
+    def __init__(self, classes: Items[ServiceClass], tenant_weights: Mapping[str, float]) -> None:
+        """Raises ClassError for equal names, or for none."""
+        if not classes:
+            raise ClassError("at least one service class is needed")
+        levels = {number: Level(number) for number in sorted({each.level for each in classes})}
+        self.levels = list(levels.values())  # best first
+        self._classes: dict[str, ClassQueue] = {}
+        self._levels: dict[str, Level] = {}  # by class
+        for each in classes:
+            if each.name in self._classes:
+                raise ClassError(f"class {each.name} is there twice")
+            self._levels[each.name] = levels[each.level]
+            self._classes[each.name] = levels[each.level].classes[each.name] = ClassQueue(each, tenant_weights)
+        self._parked: dict[BlockHash, list[Sequence]] = {}
+        self.num_waiting = 0
+
+    def check_room(self, request: Request) -> ServiceClass:
+        """The request's class. Raises InvalidRequest when there is none, QueueFull when it may not queue more."""
+        queue = self._classes.get(request.service_class)
+        if queue is None:
+            known = ", ".join(self._classes)
+            raise InvalidRequest("service_class", f"there is no class {request.service_class!r}, only {known}")
+        queue.check_room(request)
+        return queue.service_class
+
+    def add(self, sequence: Sequence) -> None:
+        """A new sequence waits for its first start."""
+        queue, level = self._home(sequence)
+        level.share.arrive(queue.service_class.name)
+        queue.share.arrive(queue.tenant_of(sequence))
+        queue.count_queued(sequence, 1)
+        self.num_waiting += 1
+        self._put(sequence)
+
+    def start(self, sequence: Sequence) -> None:
+        """What waited is about to become resident. A first start is charged the prompt tokens that have to be computed."""
+        queue, _ = self._home(sequence)
+        self._take(sequence)
+        self.num_waiting -= 1
+        queue.num_running += 1
+        if sequence.state is State.WAITING:
+            queue.count_queued(sequence, -1)
+            self._charge(sequence, PROMPT_TOKEN * (sequence.prompt_len - sequence.num_cached_tokens))
+
+    def preempt(self, sequence: Sequence) -> None:
+        """A resident, PREEMPTED by now, waits to resume."""
+        queue, level = self._home(sequence)
+        self._leave(queue, level)
+        self.num_waiting += 1
+        self._put(sequence)
+
+    def sampled(self, sequence: Sequence) -> None:
+        """A token of the sequence was committed."""
+        self._charge(sequence, SAMPLED_TOKEN)
+
+    def end(self, sequence: Sequence) -> None:
+        """A sequence is about to finish, from whatever state."""
+        queue, level = self._home(sequence)
+        if sequence.state is State.RUNNING:
+            self._leave(queue, level)
+        else:
+            self._take(sequence)
+            self.num_waiting -= 1
+            if sequence.state is State.WAITING:
+                queue.count_queued(sequence, -1)
+        queue.share.depart(queue.tenant_of(sequence))
+        level.share.depart(queue.service_class.name)
+
+    def class_of(self, sequence: Sequence) -> ServiceClass:
+        return self._home(sequence)[0].service_class
+
+    def delay(self, sequence: Sequence) -> None:
+        """Behind everything that its tenant has waiting in the class now."""
+        if sequence.parked_for is None:
+            self._take(sequence)
+            sequence.delayed = True
+            self._put(sequence)
+        else:
+            sequence.delayed = True
+
+    def park(self, sequence: Sequence, name: BlockHash) -> None:
+        """Set aside until the block is computed or given up; others may overtake it meanwhile."""
+        self._take(sequence)
+        sequence.parked_for = name
+        self._parked.setdefault(name, []).append(sequence)
+
+    def unpark(self, name: BlockHash) -> None:
+        """Put back, in their order, all that wait for this block."""
+        for sequence in self._parked.pop(name, ()):
+            if sequence.parked_for == name:
+                sequence.parked_for = None
+                self._put(sequence)
+
+    def _home(self, sequence: Sequence) -> tuple[ClassQueue, Level]:
+        name = sequence.request.service_class
+        return self._classes[name], self._levels[name]
+
+    def _charge(self, sequence: Sequence, cost: float) -> None:
+        queue, level = self._home(sequence)
+        queue.share.charge(queue.tenant_of(sequence), cost)
+        level.share.charge(queue.service_class.name, cost)
+
+    def _put(self, sequence: Sequence) -> None:
+        queue, level = self._home(sequence)
+        if sequence.state is State.PREEMPTED:
+            level.resumes.push(sequence.seniority, sequence)
+        else:
+            queue.put(sequence)
+            level.share.wait(queue.service_class.name)
+
+    def _take(self, sequence: Sequence) -> None:
+        """Out of its queue, or from beside it."""
+        queue, level = self._home(sequence)
+        if sequence.parked_for is not None:
+            sequence.parked_for = None
+        elif sequence.state is State.PREEMPTED:
+            level.resumes.remove(sequence)
+        else:
+            queue.take(sequence)
+
+    def _leave(self, queue: ClassQueue, level: Level) -> None:
+        """One sequence of the class runs no more: a class that rested at its max_running may have more to start."""
+        queue.num_running -= 1
+        if queue.num_queued:
+            level.share.wait(queue.service_class.name)
+
+    def check(self, waiting: Items[Sequence], residents: Items[Sequence]) -> None:
+        """Raise AssertionError unless every waiting sequence stands in exactly one place and the counts are right."""
+        parked = [s for names in self._parked.values() for s in names if s.parked_for is not None]
+        queued = [s for level in self.levels for s in level.resumes]
+        queued += [s for queue in self._classes.values() for s in queue]
+        places = sorted(map(id, {id(s): s for s in parked}.values())) + sorted(map(id, queued))
+        assert sorted(places) == sorted(map(id, waiting)), "a waiting sequence is lost, or stands in two places"
+        assert self.num_waiting == len(waiting)
+        for name, queue in self._classes.items():
+            new = [s for s in waiting if s.state is State.WAITING and s.request.service_class == name]
+            assert (queue.num_queued, queue.num_queued_tokens) == (len(new), sum(s.prompt_len for s in new))
+            assert queue.num_running == sum(s.request.service_class == name for s in residents)

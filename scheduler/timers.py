@@ -1,0 +1,55 @@
+"""What happens to a live sequence when time passes."""
+
+import heapq
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from .sequence import Sequence
+from .state import State
+
+
+class Alarm(Enum):
+    DEADLINE = auto()  # the answer would come too late
+    QUEUE_TIMEOUT = auto()  # it has waited too long for its first start
+    AGED = auto()  # it may enter the aged lane
+
+
+class _Timer(NamedTuple):
+    due: float
+    number: int  # unique
+    alarm: Alarm
+    sequence: Sequence
+
+
+class Timers:
+    """A heap of alarms. Those of sequences that have finished are dead; they go when they surface or outnumber."""
+
+    def __init__(self) -> None:
+        self._heap: list[_Timer] = []
+        self._num_set = 0
+        self._sweep_at = 64
+
+    def set(self, sequence: Sequence, alarm: Alarm, due: float) -> None:
+        heapq.heappush(self._heap, _Timer(due, self._num_set, alarm, sequence))
+        self._num_set += 1
+        if len(self._heap) > self._sweep_at:
+            self._heap = [timer for timer in self._heap if _is_live(timer)]
+            heapq.heapify(self._heap)
+            self._sweep_at = 2 * len(self._heap) + 64
+
+    def next_due(self) -> float | None:
+        """When the earliest alarm rings; None: never."""
+        while self._heap and not _is_live(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0].due if self._heap else None
+
+    def ring(self, now: float) -> Iterator[tuple[Alarm, Sequence]]:
+        """The alarms that are due, earliest first."""
+        while (due := self.next_due()) is not None and due <= now:
+            timer = heapq.heappop(self._heap)
+            yield timer.alarm, timer.sequence
+
+
+def _is_live(timer: _Timer) -> bool:
+    return timer.sequence.state is not State.FINISHED
