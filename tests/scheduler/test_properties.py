@@ -1,9 +1,12 @@
 """Whatever is called in whatever order: the invariants of DESIGN section 4 hold after every move."""
 
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from jetway.scheduler.classes import ServiceClass, TimeoutAction
 from jetway.scheduler.events import FinishReason, RequestFinished, SequenceFinished
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.request import Request, SequenceId
@@ -29,6 +32,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         watermark=st.sampled_from([0.0, 0.1, 0.3]),
         mode=st.sampled_from(PreemptionMode),
         depth=st.integers(0, 2),
+        levels=st.tuples(*[st.integers(1, 3)] * 3),
+        max_running=st.sampled_from([None, None, 1, 2]),
+        max_wait_s=st.sampled_from([None, 5.0]),
+        timeout=st.sampled_from([None, (20.0, TimeoutAction.REJECT), (20.0, TimeoutAction.DELAY)]),
+        aged_slots=st.integers(0, 1),
     )
     def start(
         self,
@@ -39,10 +47,30 @@ class SchedulerMachine(RuleBasedStateMachine):
         watermark: float,
         mode: PreemptionMode,
         depth: int,
+        levels: tuple[int, int, int],
+        max_running: int | None,
+        max_wait_s: float | None,
+        timeout: tuple[float, TimeoutAction] | None,
+        aged_slots: int,
     ) -> None:
         self.engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
         self.num_blocks, self.num_host_blocks = num_blocks, num_host_blocks
+        queue_timeout_s, action = timeout or (None, TimeoutAction.REJECT)
+        self.times_out = queue_timeout_s is not None and action is TimeoutAction.REJECT
+        classes = [
+            ServiceClass(name="x", level=levels[0], weight=2.0),
+            ServiceClass(name="y", level=levels[1], max_running=max_running, share_fairly=False),
+            ServiceClass(
+                name="z",
+                level=levels[2],
+                max_wait_s=max_wait_s,
+                queue_timeout_s=queue_timeout_s,
+                queue_timeout_action=action,
+            ),
+        ]
         scheduler = make_scheduler(
+            classes=classes,
+            aged_slots=min(aged_slots, max_num_seqs - 1),
             num_blocks=num_blocks,
             num_host_blocks=num_host_blocks,
             max_num_seqs=max_num_seqs,
@@ -55,13 +83,30 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.disturbed: set[str] = set()
         self.lost = False
 
-    @rule(length=st.integers(1, 40), output=st.integers(1, 40), n=st.integers(1, 3))
-    def add(self, length: int, output: int, n: int) -> None:
+    @rule(
+        length=st.integers(1, 40),
+        output=st.integers(1, 40),
+        fields=st.fixed_dictionaries(
+            {
+                "n": st.integers(1, 3),
+                "prefix": st.sampled_from("pq"),
+                "prefix_len": st.integers(0, 20),
+                "service_class": st.sampled_from("xyz"),
+                "tenant": st.sampled_from("abc"),
+                "priority": st.integers(-1, 1),
+                "deadline_s": st.sampled_from([None, None, None, 15.0]),
+            }
+        ),
+    )
+    def add(self, length: int, output: int, fields: dict[str, Any]) -> None:
         pool = self.num_blocks * BLOCK_SIZE
         length = min(length, pool - 1)
-        request = make_request(str(len(self.requests)), prompt_len=length, max_tokens=min(output, pool - length), n=n)
+        output = min(output, pool - length)
+        request = make_request(str(len(self.requests)), prompt_len=length, max_tokens=output, **fields)
+        if request.deadline_s is not None or (self.times_out and request.service_class == "z"):
+            self.disturbed.add(request.id)
         self.requests[request.id] = request
-        self.driver.scheduler.add(request, 0.0)
+        self.driver.scheduler.add(request, self.driver.now)
 
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
@@ -82,6 +127,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.driver.step()
 
+    @rule(seconds=st.sampled_from([0.5, 2.0, 10.0]))
+    def wait(self, seconds: float) -> None:
+        self.driver.now += seconds
+
     @precondition(lambda self: not self.lost)
     @rule()
     def lose(self) -> None:
@@ -91,7 +140,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lost)
     @rule()
     def recover(self) -> None:
-        self.driver.scheduler.executor_ready(self.engine, 0.0)
+        self.driver.scheduler.executor_ready(self.engine, self.driver.now)
         self.lost = False
 
     @invariant()

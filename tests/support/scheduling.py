@@ -1,10 +1,12 @@
 """Builders for the pure scheduler, and a reference executor that reads plans by the contract alone."""
 
+import random
 from collections import Counter, deque
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import Event, FinishReason, SequenceFinished, TokenSampled
@@ -45,6 +47,7 @@ def make_scheduler(
     watermark: float = 0.0,
     preemption_mode: PreemptionMode = PreemptionMode.RECOMPUTE,
     classes: Items[ServiceClass] = (ServiceClass(),),
+    aged_slots: int | None = None,
 ) -> Scheduler:
     """A scheduler of blocks of 4 tokens; `budget` is max_num_batched_tokens."""
     limits = Limits(
@@ -52,17 +55,27 @@ def make_scheduler(
         max_num_batched_tokens=budget,
         preemption_mode=preemption_mode,
         watermark=watermark,
+        aged_slots=aged_slots,
     )
     engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
     return Scheduler(limits, classes, engine)
 
 
 def make_request(
-    id: str, *, prompt_len: int = 4, max_tokens: int | None = 4, n: int = 1, prefix: str = "", prefix_len: int = 0
+    id: str,
+    *,
+    prompt_len: int = 4,
+    max_tokens: int | None = 4,
+    prefix: str = "",
+    prefix_len: int = 0,
+    **fields: Any,
 ) -> Request:
-    """A greedy request whose prompt is its own, but for the first `prefix_len` tokens, which `prefix` names."""
+    """A greedy request whose prompt is its own, but for the first `prefix_len` tokens, which `prefix` names.
+
+    `fields` are those of Request.
+    """
     prompt = [*_tokens_of(prefix, prefix_len), *_tokens_of(id, prompt_len)][:prompt_len]
-    return Request(id=id, prompt=prompt, sampling=SamplingParams(temperature=0.0), max_tokens=max_tokens, n=n)
+    return Request(id=id, prompt=prompt, sampling=SamplingParams(temperature=0.0), max_tokens=max_tokens, **fields)
 
 
 def make_sequence(
@@ -70,7 +83,7 @@ def make_sequence(
 ) -> Sequence:
     """A sequence of a request made from `request`'s fields, WAITING."""
     return Sequence(
-        make_request(id, **request),  # type: ignore[arg-type]  # the fields of make_request
+        make_request(id, **request),
         SequenceId(id, 0),
         order=order,
         arrival=0.0,
@@ -80,8 +93,8 @@ def make_sequence(
 
 
 def _tokens_of(name: str, count: int) -> list[int]:
-    first = int.from_bytes(blake2b(name.encode(), digest_size=2).digest()) % VOCAB_SIZE
-    return [(first + 7 * position) % VOCAB_SIZE for position in range(count)]
+    rng = random.Random(name)
+    return [rng.randrange(VOCAB_SIZE) for _ in range(count)]
 
 
 def expected_tokens(request: Request, index: int = 0) -> list[int]:
@@ -189,18 +202,19 @@ class Driver:
     scheduler: Scheduler
     executor: ReferenceExecutor = field(default_factory=ReferenceExecutor)
     depth: int = 0
+    now: float = 0.0  # the clock; a step takes no time of its own
     plans: list[StepPlan] = field(default_factory=list)
     log: list[Event] = field(default_factory=list)
     _results: deque[StepResult] = field(default_factory=deque)
 
     def step(self) -> StepPlan | None:
         """Plan once, then commit the oldest result when more than `depth` plans are in flight or nothing was planned."""
-        plan = self.scheduler.plan(0.0)
+        plan = self.scheduler.plan(self.now)
         if plan is not None:
             self.plans.append(plan)
             self._results.append(self.executor.run(plan))
         if self._results and (plan is None or len(self._results) > self.depth):
-            self.scheduler.commit(self._results.popleft(), 0.0)
+            self.scheduler.commit(self._results.popleft(), self.now)
         self.log += self.scheduler.events()
         self.scheduler.check()
         return plan
@@ -208,7 +222,7 @@ class Driver:
     def lose_executor(self, executor: ReferenceExecutor) -> None:
         self._results.clear()
         self.executor = executor
-        self.scheduler.executor_lost(0.0)
+        self.scheduler.executor_lost(self.now)
 
     def run(self, *, max_steps: int = 10_000) -> None:
         """Step until nothing is left to do."""

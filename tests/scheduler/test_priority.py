@@ -1,0 +1,306 @@
+"""Levels, displacement, the aged lane and deadlines: the behaviour probes of contracts/field.md section 4.4 and more."""
+
+import random
+
+import pytest
+
+from jetway.scheduler.classes import DEFAULT_CLASSES, ServiceClass, TimeoutAction
+from jetway.scheduler.events import FinishReason
+from jetway.scheduler.limits import PreemptionMode
+from tests.support.scheduling import Driver, ReferenceExecutor, expected_tokens, make_request, make_scheduler
+
+HIGH = ServiceClass(name="high", level=1)
+LOW = ServiceClass(name="low", level=2)
+AGEING_LOW = ServiceClass(name="low", level=2, max_wait_s=10.0)
+
+
+def starts(driver: Driver) -> list[str]:
+    """Who started, in order, restarts included."""
+    return [start.sequence_id.request_id for plan in driver.plans for start in plan.starts]
+
+
+def running(driver: Driver) -> set[str]:
+    return {resident.sequence_id.request_id for resident in driver.executor.residents.values()}
+
+
+def add(driver: Driver, id: str, **fields: object) -> None:
+    driver.scheduler.add(make_request(id, **fields), driver.now)
+
+
+class TestDisplacement:
+    """vLLM 0.32 on the same probes: A 500 steps, B 180 steps, C never, D 19 to 28 % recomputed."""
+
+    def test_probe_a_a_better_class_takes_a_slot_in_the_first_plan_after_it_arrived(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, LOW]))
+        for index in range(4):
+            add(driver, f"low{index}", max_tokens=90, service_class="low")
+        for _ in range(5):
+            driver.step()
+        add(driver, "high", max_tokens=4, service_class="high")
+        driver.step()
+        assert "high" in running(driver)
+        assert len(running(driver)) == 4
+        driver.run()
+        assert driver.tokens("high") == expected_tokens(make_request("high", max_tokens=4))
+        assert len(driver.finishes()) == 5
+
+    def test_probe_b_a_better_class_takes_blocks_in_the_first_plan_after_it_arrived(self) -> None:
+        scheduler = make_scheduler(num_blocks=40, num_host_blocks=100, classes=[HIGH, LOW])
+        driver = Driver(scheduler, ReferenceExecutor(num_blocks=40))
+        for index in range(4):
+            add(driver, f"low{index}", prompt_len=35, max_tokens=60, service_class="low")
+        while driver.scheduler.stats().num_free_device_blocks > 4:
+            driver.step()
+        add(driver, "high", prompt_len=50, max_tokens=4, service_class="high")
+        driver.step()
+        assert "high" in running(driver)
+        driver.run()
+        for index in range(4):
+            assert driver.tokens(f"low{index}") == expected_tokens(
+                make_request(f"low{index}", prompt_len=35, max_tokens=60)
+            )
+
+    @pytest.mark.parametrize("fraction", [0.25, 0.4])
+    def test_probe_d_with_swap_nothing_is_computed_twice(self, fraction: float) -> None:
+        rng = random.Random(1)
+        sizes = [(rng.randint(16, 96), rng.randint(16, 96)) for _ in range(40)]
+        num_blocks = int(sum((prompt + output) // 4 + 1 for prompt, output in sizes) * fraction)
+        scheduler = make_scheduler(
+            num_blocks=num_blocks,
+            num_host_blocks=2000,
+            max_num_seqs=40,
+            budget=512,
+            preemption_mode=PreemptionMode.SWAP,
+        )
+        driver = Driver(scheduler, ReferenceExecutor(num_blocks=num_blocks))
+        for index, (prompt, output) in enumerate(sizes):
+            add(driver, str(index), prompt_len=prompt, max_tokens=output)
+        driver.run()
+        assert scheduler.stats().num_preemptions > 0
+        assert scheduler.stats().num_computed_tokens == sum(prompt + output - 1 for prompt, output in sizes)
+
+    def test_equals_never_displace_each_other(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW]))
+        add(driver, "first", max_tokens=9, service_class="low")
+        driver.step()
+        add(driver, "second", max_tokens=9, service_class="low")
+        driver.run()
+        assert driver.scheduler.stats().num_preemptions == 0
+
+    def test_nobody_is_displaced_for_what_would_not_fit_all_the_same(self) -> None:
+        """The newcomer needs more than the worse level holds: nothing moves until it can start."""
+        scheduler = make_scheduler(num_blocks=20, classes=[HIGH, LOW])
+        driver = Driver(scheduler, ReferenceExecutor(num_blocks=20))
+        add(driver, "high", prompt_len=40, max_tokens=8, service_class="high")
+        add(driver, "low", prompt_len=20, max_tokens=12, service_class="low")
+        driver.step()
+        add(driver, "too big now", prompt_len=60, max_tokens=1, service_class="high")
+        driver.step()
+        assert scheduler.stats().num_preemptions == 0
+        driver.run()
+        assert starts(driver) == ["high", "low", "too big now", "low"]
+
+    def test_the_least_computed_of_the_worst_level_yields(self) -> None:
+        classes = [HIGH, LOW, ServiceClass(name="lowest", level=3)]
+        driver = Driver(make_scheduler(max_num_seqs=4, classes=classes))
+        add(driver, "low", prompt_len=4, max_tokens=50, service_class="low")
+        add(driver, "big", prompt_len=20, max_tokens=50, service_class="lowest")
+        add(driver, "small", prompt_len=6, max_tokens=50, service_class="lowest")
+        add(driver, "middle", prompt_len=10, max_tokens=50, service_class="lowest")
+        driver.step()
+        add(driver, "high", max_tokens=2, service_class="high")
+        driver.step()
+        assert running(driver) == {"low", "big", "middle", "high"}
+
+    def test_a_displaced_sequence_resumes_before_its_level_starts_anything(self) -> None:
+        """vllm issue 41951."""
+        driver = Driver(make_scheduler(max_num_seqs=2, classes=[HIGH, LOW]))
+        for id in "ab":
+            add(driver, id, max_tokens=9, service_class="low")
+        driver.step()
+        add(driver, "waits", max_tokens=1, service_class="low", priority=-5)
+        add(driver, "high", max_tokens=1, service_class="high")
+        driver.run()
+        assert starts(driver) == ["a", "b", "high", "b", "waits"]
+
+    def test_mode_off_displaces_nobody(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW], preemption_mode=PreemptionMode.OFF))
+        add(driver, "low", max_tokens=9, service_class="low")
+        driver.step()
+        add(driver, "high", max_tokens=2, service_class="high")
+        driver.run()
+        assert starts(driver) == ["low", "high"]
+
+
+def stream(driver: Driver, steps: int) -> dict[str, int]:
+    """Keep eight requests of the high class waiting; the step at which each request first started."""
+    first: dict[str, int] = {}
+    for step in range(steps):
+        while driver.scheduler.stats().num_waiting < 8:
+            add(
+                driver,
+                f"high{len(first)}-{step}-{driver.scheduler.stats().num_waiting}",
+                max_tokens=8,
+                service_class="high",
+            )
+        driver.now += 1.0
+        plan = driver.step()
+        assert plan is not None
+        for start in plan.starts:
+            first.setdefault(start.sequence_id.request_id, step)
+    return first
+
+
+class TestAgedLane:
+    def test_probe_c_the_worst_class_starts_within_max_wait_under_a_steady_better_stream(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW]))
+        for index in range(3):
+            add(driver, f"high{index}", max_tokens=8, service_class="high")
+        driver.step()
+        add(driver, "low", max_tokens=4, service_class="low")
+        first = stream(driver, 60)
+        assert first["low"] <= 10
+
+    def test_the_jth_aged_request_starts_within_max_wait_and_the_service_of_those_before_it(self) -> None:
+        """One slot, 6 tokens each: the lane serves one every 6 steps, and never more than one at once."""
+        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW], aged_slots=1))
+        for index in range(4):
+            add(driver, f"high{index}", max_tokens=8, service_class="high")
+        for index in range(5):
+            add(driver, f"low{index}", max_tokens=6, service_class="low")
+        first = stream(driver, 120)
+        for index in range(5):
+            assert first[f"low{index}"] <= 10 + 6 * index
+
+    @pytest.mark.parametrize("with_low", [False, True])
+    def test_it_costs_better_classes_nothing(self, with_low: bool) -> None:
+        """The high class runs step by step as it does without any low request."""
+
+        def high_rows(with_low: bool) -> list[int]:
+            driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW]))
+            for index in range(12 if with_low else 0):
+                add(driver, f"low{index}", max_tokens=20, service_class="low")
+            finished = []
+            for step in range(80):
+                if step % 3 == 0:
+                    add(driver, f"high{step}", max_tokens=10, service_class="high")
+                driver.now += 1.0
+                driver.step()
+                finished.append(sum(id.startswith("high") for id in driver.finishes()))
+            return finished
+
+        assert high_rows(with_low) == high_rows(False)
+
+
+class TestDeadlines:
+    def test_a_deadline_ends_whatever_state_the_request_is_in(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1))
+        add(driver, "runs", max_tokens=90, deadline_s=5.0)
+        add(driver, "waits", max_tokens=90, deadline_s=4.0)
+        add(driver, "stays", max_tokens=3)
+        driver.step()
+        assert driver.scheduler.wake_at() == 4.0
+        driver.now = 4.5
+        driver.step()
+        assert driver.finishes() == {"waits/0": (FinishReason.EXPIRED, 0)}
+        driver.now = 5.0
+        driver.run()
+        assert driver.finishes()["runs/0"][0] is FinishReason.EXPIRED
+        assert driver.finishes()["stays/0"] == (FinishReason.LENGTH, 3)
+        assert driver.scheduler.stats().num_free_device_blocks == 100
+
+    def test_a_queue_timeout_rejects_what_never_started(self) -> None:
+        """It does not count while a sequence runs, nor after it was preempted."""
+        low = ServiceClass(name="low", level=2, queue_timeout_s=3.0)
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, low]))
+        add(driver, "started", max_tokens=9, service_class="low")
+        add(driver, "never", max_tokens=9, service_class="low")
+        driver.step()
+        add(driver, "high", max_tokens=9, service_class="high")
+        driver.step()
+        driver.now = 3.0
+        driver.run()
+        assert driver.finishes() == {
+            "never/0": (FinishReason.EXPIRED, 0),
+            "high/0": (FinishReason.LENGTH, 9),
+            "started/0": (FinishReason.LENGTH, 9),
+        }
+
+    def test_a_queue_timeout_may_send_it_to_the_end_instead(self) -> None:
+        delayed = ServiceClass(queue_timeout_s=3.0, queue_timeout_action=TimeoutAction.DELAY)
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[delayed]))
+        add(driver, "runs", max_tokens=2)
+        add(driver, "old", max_tokens=1)
+        driver.step()
+        driver.now = 2.5
+        add(driver, "young", max_tokens=1)
+        driver.now = 3.5
+        driver.run()
+        assert starts(driver) == ["runs", "young", "old"]
+
+
+class TestSharing:
+    def served(self, driver: Driver, steps: int) -> dict[str, int]:
+        for _ in range(steps):
+            driver.step()
+        counts: dict[str, int] = {}
+        for id in starts(driver):
+            counts[id[0]] = counts.get(id[0], 0) + 1
+        return counts
+
+    def test_tenants_of_a_class_share_it_however_much_one_sends(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=2))
+        for index in range(60):
+            add(driver, f"a{index}", tenant="a")
+        for index in range(20):
+            add(driver, f"b{index}", tenant="b")
+        counts = self.served(driver, 80)
+        assert abs(counts["a"] - counts["b"]) <= 1
+
+    def test_classes_of_one_level_share_it_by_weight(self) -> None:
+        classes = [ServiceClass(name="x", weight=3.0), ServiceClass(name="y")]
+        driver = Driver(make_scheduler(max_num_seqs=2, classes=classes))
+        for index in range(60):
+            add(driver, f"x{index}", service_class="x")
+            add(driver, f"y{index}", service_class="y")
+        counts = self.served(driver, 80)
+        assert counts["x"] == pytest.approx(3 * counts["y"], abs=3)
+
+    def test_a_class_that_does_not_share_serves_in_order_of_arrival(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[ServiceClass(share_fairly=False)]))
+        for index in range(4):
+            add(driver, f"a{index}", tenant="a", max_tokens=1)
+        add(driver, "b", tenant="b", max_tokens=1)
+        driver.run()
+        assert starts(driver) == ["a0", "a1", "a2", "a3", "b"]
+
+    def test_a_priority_orders_only_the_tenants_own(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1))
+        for id, priority in [("a0", 0), ("a1", 5), ("a2", -5)]:
+            add(driver, id, tenant="a", max_tokens=1, priority=priority)
+        add(driver, "b0", tenant="b", max_tokens=1, priority=9)
+        driver.run()
+        assert starts(driver) == ["a2", "b0", "a0", "a1"]
+
+    def test_a_class_runs_no_more_than_its_limit(self) -> None:
+        classes = [ServiceClass(name="x", max_running=2), ServiceClass(name="y")]
+        driver = Driver(make_scheduler(classes=classes))
+        for index in range(6):
+            add(driver, f"x{index}", service_class="x", max_tokens=5)
+        add(driver, "y0", service_class="y", max_tokens=5)
+        driver.step()
+        assert running(driver) == {"x0", "x1", "y0"}
+        driver.run()
+        assert len(driver.finishes()) == 7
+
+
+def test_of_the_default_classes_interactive_goes_before_standard_and_batch_has_the_aged_slot() -> None:
+    driver = Driver(make_scheduler(max_num_seqs=3, classes=DEFAULT_CLASSES))
+    for name in ("batch", "standard", "interactive"):
+        for index in range(3):
+            add(driver, f"{name}{index}", service_class=name, max_tokens=2)
+    driver.step()
+    assert running(driver) == {"interactive0", "interactive1", "batch0"}
+    driver.run()
+    finished = [id[:-3] for id in driver.finishes() if not id.startswith("batch")]
+    assert finished == ["interactive"] * 3 + ["standard"] * 3
