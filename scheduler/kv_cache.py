@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .blocks import BlockStore
-from .hashing import BlockHash, root_hash
+from .hashing import BlockHash
 from .plan import DeviceBlock, EngineDescription, HostBlock
 from .sequence import Saved, Sequence
 
@@ -41,7 +41,7 @@ class KvCache:
 
     def __init__(self, engine: EngineDescription) -> None:
         self.block_size = engine.block_size
-        self._root = root_hash(engine.engine_id)
+        self._engine_id = engine.engine_id
         self._device = BlockStore([DeviceBlock(block) for block in range(engine.num_device_blocks)])
         self._host = BlockStore([HostBlock(block) for block in range(engine.num_host_blocks)])
         self._copies = Copies()
@@ -70,7 +70,7 @@ class KvCache:
 
     def find(self, sequence: Sequence) -> Found:
         """What a start of the sequence would find. The last token is always computed: its logits are wanted."""
-        sequence.extend_hashes(self._root, self.block_size)
+        sequence.extend_hashes(self._engine_id, self.block_size)
         names = sequence.hashes[: (len(sequence.tokens) - 1) // self.block_size]
         device = self._device.lookup(names)
         host = self._host.lookup(names[len(device) :])
@@ -120,7 +120,7 @@ class KvCache:
 
     def save(self, sequence: Sequence) -> None:
         """Pin what a resident has computed in the host tier, copying what is not there, as far as the host has room."""
-        sequence.extend_hashes(self._root, self.block_size)
+        sequence.extend_hashes(self._engine_id, self.block_size)
         num_full, num_tail = divmod(sequence.computed, self.block_size)
         saved = Saved(computed=sequence.computed)
         for block, name in zip(sequence.blocks[:num_full], sequence.hashes[:num_full], strict=True):
@@ -147,7 +147,7 @@ class KvCache:
         """The sequence's first `num_full` blocks are full and committed: index the new ones, and return their names."""
         if num_full <= sequence.num_indexed:
             return []
-        sequence.extend_hashes(self._root, self.block_size)
+        sequence.extend_hashes(self._engine_id, self.block_size)
         new = slice(sequence.num_indexed, num_full)
         for block, name in zip(sequence.blocks[new], sequence.hashes[new], strict=True):
             self._device.index(block, name)

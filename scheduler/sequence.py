@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from .classes import ServiceClass
-from .hashing import BlockHash, block_hash
+from .hashing import BlockHash, block_hash, root_hash
 from .plan import DeviceBlock, HostBlock, Slot
 from .request import Request, SequenceId
 from .state import Move, State, after
@@ -60,6 +60,7 @@ class Sequence:
         "parked_for",
         "prompt_len",
         "request",
+        "salt",
         "saved",
         "slot",
         "standing",
@@ -100,6 +101,7 @@ class Sequence:
         self.computed = 0
         self.in_flight = 0  # rows of plans without a result
         self.unresolved = 0  # sampled by those rows
+        self.salt = "" if service_class.share_prefix else request.tenant  # of `hashes`
         self.hashes: list[BlockHash] = []  # of the full blocks of `tokens`, as far as they were needed
         self.num_indexed = 0
         self.saved: Saved | None = None  # while preempted with swap
@@ -136,10 +138,10 @@ class Sequence:
         assert self.first_start is not None
         return (self.standing, self.first_start, self.order)
 
-    def extend_hashes(self, root: BlockHash, block_size: int) -> None:
-        """Name every full block of the tokens known by value."""
+    def extend_hashes(self, engine_id: str, block_size: int) -> None:
+        """Name every full block of the tokens known by value. Tenants' names differ unless their class lets them meet."""
         for begin in range(len(self.hashes) * block_size, len(self.tokens) - block_size + 1, block_size):
-            parent = self.hashes[-1] if self.hashes else root
+            parent = self.hashes[-1] if self.hashes else root_hash(engine_id, self.salt)
             self.hashes.append(block_hash(parent, self.tokens[begin : begin + block_size]))
 
     def move(self, move: Move) -> None:

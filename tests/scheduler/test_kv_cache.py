@@ -1,5 +1,6 @@
 """What a start finds in the two tiers, and that no copy of one plan overwrites the source of another."""
 
+from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.kv_cache import KvCache
 from jetway.scheduler.sequence import Sequence
 from tests.support.scheduling import make_engine, make_sequence
@@ -163,3 +164,14 @@ def test_an_offloaded_block_is_owned_while_it_is_copied_in() -> None:
     cache.begin_plan()
     preempt(cache, again)
     assert cache.num_free_host_blocks == 0
+
+
+def test_tenants_find_each_others_blocks_only_where_their_class_allows_it() -> None:
+    """Timing would tell one tenant what another has asked."""
+    for share_prefix, cached in [(False, 0), (True, 8)]:
+        cache = make_cache()
+        service_class = ServiceClass(share_prefix=share_prefix)
+        shared = {"prompt_len": 9, "prefix": "shared", "prefix_len": 8, "service_class": service_class}
+        compute(cache, make_sequence("a", tenant="a", **shared), 9)
+        assert cache.find(make_sequence("b", tenant="b", **shared)).computed == cached
+        assert cache.find(make_sequence("c", tenant="a", **shared)).computed == 8
