@@ -34,6 +34,7 @@ class ServiceClass:
     max_wait_s: float | None = None  # after so long a request may enter the aged lane
     queue_timeout_s: float | None = None  # for the first start
     queue_timeout_action: TimeoutAction = TimeoutAction.REJECT
+    itl_objective_s: float | None = None  # inter-token latency: bounds the step while a sequence of the class runs
     default_deadline_s: float | None = None  # from arrival to the end, for requests that name none
 
     def __post_init__(self) -> None:
@@ -41,7 +42,7 @@ class ServiceClass:
             raise ClassError(f"class {self.name}: level must be at least 1, not {self.level}")
         if not self.weight > 0:
             raise ClassError(f"class {self.name}: weight must be above 0, not {self.weight}")
-        for name in ("max_running", "max_wait_s", "queue_timeout_s", "default_deadline_s"):
+        for name in ("max_running", "max_wait_s", "queue_timeout_s", "itl_objective_s", "default_deadline_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ClassError(f"class {self.name}: {name} must be above 0, not {value}")

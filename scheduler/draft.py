@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from .estimate import StepWork
 from .kv_cache import Copies
 from .plan import DeviceBlock, Slot, Start, StepPlan
 from .sequence import Sequence
@@ -21,17 +22,25 @@ class Row:
 class StepDraft:
     """Rows and starts gathered until `finish` freezes them into a StepPlan. Sequences' counts advance here."""
 
-    def __init__(self, budget_tokens: int, block_size: int) -> None:
+    def __init__(self, step: int, budget_tokens: int, block_size: int) -> None:
+        self.step = step
         self.budget_tokens = budget_tokens
         self._block_size = block_size
         self._starts: list[Start] = []
         self.rows: dict[Slot, Row] = {}  # in plan order
+        self.num_prefills = 0
+        self._num_prefill_tokens = 0
+        self._num_context_tokens = 0
 
-    def chunk(self, begin: int, end: int) -> int:
-        """How many of the tokens [begin, end) this step can compute: all, or up to a block's end, or none."""
-        if end - begin <= self.budget_tokens:
+    def chunk(self, begin: int, end: int, *, most: int | None = None) -> int:
+        """How many of the tokens [begin, end) this step can compute: all, or up to a block's end, or none.
+
+        `most` bounds it further, but to no less than a block.
+        """
+        room = self.budget_tokens if most is None else min(self.budget_tokens, max(most, self._block_size))
+        if end - begin <= room:
             return end - begin
-        reach = begin + self.budget_tokens
+        reach = begin + room
         return max(0, reach - reach % self._block_size - begin)
 
     def start(self, sequence: Sequence, slot: Slot) -> None:
@@ -50,27 +59,44 @@ class StepDraft:
     def compute(self, sequence: Sequence, num_tokens: int, *, grown: DeviceBlock | None = None) -> None:
         """Plan a row of a resident. It samples exactly when it closes the gap."""
         assert sequence.slot is not None
-        self.budget_tokens -= num_tokens
         sequence.computed += num_tokens
         sequence.in_flight += 1
         samples = sequence.gap == 0
         sequence.unresolved += samples
-        self.rows[sequence.slot] = Row(sequence, num_tokens, sequence.computed, samples, grown)
+        row = self.rows[sequence.slot] = Row(sequence, num_tokens, sequence.computed, samples, grown)
+        self._count(row, 1)
 
     def withdraw(self, sequence: Sequence) -> None:
         """Take back the row of a resident that has to leave, if it has one."""
         assert sequence.slot is not None
         row = self.rows.pop(sequence.slot, None)
         if row is not None:
-            self.budget_tokens += row.num_tokens
+            self._count(row, -1)
             sequence.computed -= row.num_tokens
             sequence.in_flight -= 1
             sequence.unresolved -= row.samples
 
-    def finish(self, step: int, releases: list[Slot], copies: Copies) -> StepPlan:
+    def _count(self, row: Row, change: int) -> None:
+        self.budget_tokens -= change * row.num_tokens
+        self._num_context_tokens += change * row.computed
+        if row.num_tokens > 1:
+            self.num_prefills += change
+            self._num_prefill_tokens += change * row.num_tokens
+
+    def work(self, copies: Copies) -> StepWork:
+        """What the step computes and copies, for the estimates."""
+        return StepWork(
+            num_prefill_tokens=self._num_prefill_tokens,
+            num_decodes=len(self.rows) - self.num_prefills,
+            num_context_tokens=self._num_context_tokens,
+            num_copied_blocks=len(copies.out) + len(copies.into),
+        )
+
+    def finish(self, releases: list[Slot], copies: Copies) -> StepPlan:
+        """Freeze into the plan."""
         grown = [(slot, row.grown) for slot, row in self.rows.items() if row.grown is not None]
         return StepPlan(
-            step=step,
+            step=self.step,
             releases=releases,
             copies_out=copies.out,
             copies_in=copies.into,

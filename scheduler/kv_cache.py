@@ -39,8 +39,10 @@ class Copies:
 class KvCache:
     """Two tiers of blocks and the tables of residents; see the module's docstring."""
 
-    def __init__(self, engine: EngineDescription) -> None:
+    def __init__(self, engine: EngineDescription, *, write_through: bool) -> None:
+        """With `write_through` full blocks are copied to the host as they fill, so that preempting copies only a tail."""
         self.block_size = engine.block_size
+        self._write_through = write_through
         self._engine_id = engine.engine_id
         self._device = BlockStore([DeviceBlock(block) for block in range(engine.num_device_blocks)])
         self._host = BlockStore([HostBlock(block) for block in range(engine.num_host_blocks)])
@@ -101,9 +103,17 @@ class KvCache:
         sequence.computed = found.computed
         sequence.num_indexed = len(found.device)
 
-    def can_grow(self, *, without: Items[Sequence] = ()) -> bool:
-        """Whether a block could be had if those of `without` had left."""
-        return self._device.can_allocate(1 - self._device.num_freed([sequence.blocks for sequence in without]))
+    def can_grow(self) -> bool:
+        """Whether a block is free."""
+        return self._device.can_allocate(1)
+
+    def can_grow_without(self, victims: Items[Sequence]) -> bool:
+        """Whether a block would be free if the victims had left."""
+        return self._device.can_allocate(1 - self._device.num_freed([sequence.blocks for sequence in victims]))
+
+    def num_private(self, sequence: Sequence) -> int:
+        """Blocks of a resident that no other holds: what leaving would give back, and restoring would cost."""
+        return self._device.num_freed([sequence.blocks])
 
     def grow(self, sequence: Sequence) -> DeviceBlock:
         """Append a block to the sequence's table; ask `can_grow` first."""
@@ -151,6 +161,8 @@ class KvCache:
         new = slice(sequence.num_indexed, num_full)
         for block, name in zip(sequence.blocks[new], sequence.hashes[new], strict=True):
             self._device.index(block, name)
+            if self._write_through:
+                self._offload(block, name)
         sequence.num_indexed = num_full
         return sequence.hashes[new]
 
@@ -168,10 +180,14 @@ class KvCache:
         """Own free device blocks; what is evicted and was hit moves to the host, where there is room."""
         blocks, evicted = self._device.allocate(count)
         for block, name in evicted:
-            if name not in self._host and (host := self._copy_out(block)) is not None:
-                self._host.index(host, name)
-                self._host.release([host])
+            self._offload(block, name)
         return blocks
+
+    def _offload(self, block: DeviceBlock, name: BlockHash) -> None:
+        """Copy a full block to the host unless it is there or nothing is free; nobody pins it."""
+        if name not in self._host and (host := self._copy_out(block)) is not None:
+            self._host.index(host, name)
+            self._host.release([host])
 
     def _copy_out(self, block: DeviceBlock) -> HostBlock | None:
         """A host block, owned, that the plan copies the device block to; None when every host block is pinned."""

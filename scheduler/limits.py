@@ -29,17 +29,32 @@ class Limits:
     reluctance: Reluctance = field(default_factory=Reluctance)
     aged_slots: int | None = None  # most sequences in the aged lane; None: a sixteenth of max_num_seqs, at least 1
     watermark: float = 0.01  # fraction of the device pool that a start leaves free for those that run
+    write_through: bool = False  # copy every full block to the host as it fills: preempting then costs a tail at most
+    max_prefill_seqs: int | None = None  # sequences that prefill in one step
+    long_prefill_token_threshold: int = 0  # most tokens of one prompt in a step that computes others too; 0: no bound
+    max_waiting_time_s: float = 0.0  # hold a thin batch of first starts so long for company
+    mix_prefill: bool = True  # False: a step prefills or decodes, never both
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:
             raise LimitError(f"max_num_seqs must be at least 1, not {self.max_num_seqs}")
         if not 0.0 <= self.watermark < 1.0:
             raise LimitError(f"watermark must be in [0, 1), not {self.watermark}")
+        if self.max_prefill_seqs is not None and self.max_prefill_seqs < 1:
+            raise LimitError(f"max_prefill_seqs must be at least 1, not {self.max_prefill_seqs}")
+        for name in ("long_prefill_token_threshold", "max_waiting_time_s"):
+            if not getattr(self, name) >= 0:
+                raise LimitError(f"{name} must be at least 0, not {getattr(self, name)}")
         if self.aged_slots is not None and not 0 <= self.aged_slots < self.max_num_seqs:
             raise LimitError(f"aged_slots must be in [0, max_num_seqs = {self.max_num_seqs}), not {self.aged_slots}")
 
     @property
     def num_aged_slots(self) -> int:
+        if self.max_prefill_seqs is not None and self.max_prefill_seqs < 1:
+            raise LimitError(f"max_prefill_seqs must be at least 1, not {self.max_prefill_seqs}")
+        for name in ("long_prefill_token_threshold", "max_waiting_time_s"):
+            if not getattr(self, name) >= 0:
+                raise LimitError(f"{name} must be at least 0, not {getattr(self, name)}")
         if self.aged_slots is not None:
             return self.aged_slots
         return min(max(1, self.max_num_seqs // 16), self.max_num_seqs - 1)

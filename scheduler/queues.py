@@ -7,6 +7,7 @@ from .class_queue import ClassQueue
 from .classes import ClassError, ServiceClass
 from .fairness import PROMPT_TOKEN, SAMPLED_TOKEN, FairShare
 from .hashing import BlockHash
+from .lane import AgedLane
 from .queue import Queue
 from .request import InvalidRequest, Request
 from .sequence import Sequence
@@ -44,10 +45,14 @@ class Queues:
     than O(log n), whatever waits.
     """
 
-    def __init__(self, classes: Items[ServiceClass], tenant_weights: Mapping[str, float]) -> None:
-        """Raises ClassError for equal names, or for none."""
+    def __init__(
+        self, classes: Items[ServiceClass], tenant_weights: Mapping[str, float], *, num_aged_slots: int
+    ) -> None:
+        """Raises ClassError for equal names, or for none. The lane has slots only where a class ages."""
         if not classes:
             raise ClassError("at least one service class is needed")
+        ages = any(each.max_wait_s is not None for each in classes)
+        self.lane = AgedLane(num_aged_slots if ages else 0)
         levels = {number: Level(number) for number in sorted({each.level for each in classes})}
         self.levels = list(levels.values())  # best first
         self._classes: dict[str, ClassQueue] = {}
@@ -59,6 +64,11 @@ class Queues:
             self._classes[each.name] = levels[each.level].classes[each.name] = ClassQueue(each, tenant_weights)
         self._parked: dict[BlockHash, list[Sequence]] = {}
         self.num_waiting = 0
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Prompt tokens that wait for their first start."""
+        return sum(queue.num_queued_tokens for queue in self._classes.values())
 
     def check_room(self, request: Request) -> ServiceClass:
         """The request's class. Raises InvalidRequest when there is none, QueueFull when it may not queue more."""

@@ -7,14 +7,16 @@ from typing import NamedTuple
 
 from .classes import ServiceClass, TimeoutAction
 from .draft import Row
+from .estimate import Estimates, StepWork
 from .events import Event, FinishReason
-from .lane import AgedLane
 from .ledger import Ledger
 from .limits import Limits, longest_sequence, output_limit
 from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
+from .prefill import PrefillControl
 from .queues import Queues
 from .request import Request, SequenceId
+from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
 from .stats import Counters, Stats
@@ -26,6 +28,7 @@ class _InFlight(NamedTuple):
 
     step: int
     rows: dict[Slot, Row]
+    work: StepWork
 
 
 class Scheduler:
@@ -46,18 +49,19 @@ class Scheduler:
     ) -> None:
         limits.check_engine(engine)
         self._limits = limits
-        self._queues = Queues(classes, tenant_weights or {})
-        ages = any(each.max_wait_s is not None for each in classes)
-        self._lane = AgedLane(limits.num_aged_slots if ages else 0)
+        self._queues = Queues(classes, tenant_weights or {}, num_aged_slots=limits.num_aged_slots)
         self._timers = Timers()
         self._ledger = Ledger()
         self._counters = Counters()
+        self._estimates = Estimates()
         self._attach(engine)
 
     def _attach(self, engine: EngineDescription) -> None:
         """Begin an executor session: nothing is resident there, and every block is free."""
         self._engine = engine
-        self._planner = Planner(self._limits, engine, self._queues, self._lane, self._counters)
+        self._residency = Residency(self._limits, engine, self._queues, self._counters, self._estimates)
+        self._prefill = PrefillControl(self._limits, self._queues, self._estimates, engine.block_size)
+        self._planner = Planner(self._limits, self._queues, self._residency, self._prefill)
         self._in_flight: deque[_InFlight] = deque()
         self._next_step = 1
         self._attached = True
@@ -113,21 +117,23 @@ class Scheduler:
         self._ring(now)
         if not self._attached:
             return None
-        draft = self._planner.draft(self._next_step)
-        if not draft.rows and not self._planner.residents.has_releases:
+        draft = self._planner.draft(self._next_step, now)
+        residents, cache = self._residency.residents, self._residency.cache
+        if not draft.rows and not residents.has_releases:
             return None
-        releases, copies = self._planner.residents.take_releases(), self._planner.cache.take_copies()
-        plan = draft.finish(self._next_step, releases, copies)
-        self._in_flight.append(_InFlight(self._next_step, draft.rows))
+        copies = cache.take_copies()
+        work = draft.work(copies)
+        self._counters.num_computed_tokens += work.num_tokens
+        self._in_flight.append(_InFlight(draft.step, draft.rows, work))
         self._next_step += 1
-        return plan
+        return draft.finish(residents.take_releases(), copies)
 
     def _ring(self, now: float) -> None:
         """Time has passed: what is too late ends, what has waited long enough may enter the lane."""
         for alarm, sequence in self._timers.ring(now):
             waited_s = now - sequence.arrival
             if alarm is Alarm.AGED:
-                self._lane.enter(sequence, now)
+                self._queues.lane.enter(sequence, now)
             elif alarm is Alarm.DEADLINE:
                 self._end(sequence, FinishReason.EXPIRED, f"the deadline passed after {waited_s:.3g} s")
             elif sequence.state is State.WAITING:
@@ -144,10 +150,12 @@ class Scheduler:
 
     def commit(self, result: StepResult, now: float) -> None:
         """Take one plan's result: tokens get their values, sequences end. Results come in the order of the plans."""
-        step, rows = self._in_flight.popleft()
+        step, rows, work = self._in_flight.popleft()
         assert step == result.step, f"result of step {result.step} while step {step} is due"
+        if rows:
+            self._estimates.observe(work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
         for row in rows.values():
-            self._planner.settle(row)
+            self._residency.settle(row)
         for position, slot in enumerate(result.slots):
             self._commit_token(rows[slot].sequence, result, position)
         for slot, message in result.failures:
@@ -175,9 +183,9 @@ class Scheduler:
             return
         self._queues.end(sequence)
         if sequence.state is State.RUNNING:
-            self._planner.vacate(sequence)
+            self._residency.vacate(sequence)
         else:
-            self._planner.cache.forget(sequence)
+            self._residency.cache.forget(sequence)
         sequence.move(Move.FINISH)
         self._ledger.close(sequence, reason, message)
 
@@ -188,8 +196,8 @@ class Scheduler:
         for sequence in self._ledger:
             sequence.in_flight = sequence.unresolved = 0
             sequence.saved = None
-        for sequence in list(self._planner.residents):
-            self._planner.requeue(sequence)
+        for sequence in list(self._residency.residents):
+            self._residency.requeue(sequence)
         self._in_flight.clear()
         self._attached = False
 
@@ -214,14 +222,15 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When `plan` may find work without any other call; None: never."""
-        return self._timers.next_due()
+        due = [when for when in (self._timers.next_due(), self._prefill.hold_until) if when is not None]
+        return min(due, default=None)
 
     def stats(self) -> Stats:
         return Stats(
-            num_running=len(self._planner.residents),
+            num_running=len(self._residency.residents),
             num_waiting=self._queues.num_waiting,
-            num_free_device_blocks=self._planner.cache.num_free_device_blocks,
-            num_free_host_blocks=self._planner.cache.num_free_host_blocks,
+            num_free_device_blocks=self._residency.cache.num_free_device_blocks,
+            num_free_host_blocks=self._residency.cache.num_free_host_blocks,
             num_steps=self._counters.num_steps,
             num_computed_tokens=self._counters.num_computed_tokens,
             num_sampled_tokens=self._counters.num_sampled_tokens,
@@ -230,8 +239,8 @@ class Scheduler:
 
     def check(self) -> None:
         """Raise AssertionError unless every count agrees with the live sequences. For idle times and tests."""
-        residents = list(self._planner.residents)
+        residents = list(self._residency.residents)
         waiting = [sequence for sequence in self._ledger if sequence.state is not State.RUNNING]
         assert {id(each) for each in residents} == {id(each) for each in self._ledger} - {id(each) for each in waiting}
-        self._planner.check(waiting)
+        self._residency.check(waiting)
         self._queues.check(waiting, residents)

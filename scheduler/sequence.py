@@ -51,6 +51,7 @@ class Sequence:
         "hashes",
         "id",
         "in_flight",
+        "itl_objective_s",
         "last_preempted",
         "max_output",
         "num_cached_tokens",
@@ -85,6 +86,7 @@ class Sequence:
         self.order = order  # arrival number: ties never compare anything else
         self.arrival = arrival  # seconds
         self.standing = service_class.level  # or LANE
+        self.itl_objective_s = service_class.itl_objective_s
         self.ages = service_class.max_wait_s is not None
         self.max_output = max_output  # tokens to generate at most
         self.tokens = list(request.prompt)

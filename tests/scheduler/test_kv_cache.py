@@ -7,7 +7,7 @@ from tests.support.scheduling import make_engine, make_sequence
 
 
 def make_cache(*, num_blocks: int = 8, num_host_blocks: int = 8) -> KvCache:
-    return KvCache(make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks))
+    return KvCache(make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks), write_through=False)
 
 
 def compute(cache: KvCache, sequence: Sequence, computed: int) -> None:

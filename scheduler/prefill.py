@@ -1,0 +1,58 @@
+"""How much of a step prefills may have, and when a thin batch of them waits to fill up."""
+
+from collections.abc import Iterable
+
+from .draft import StepDraft
+from .estimate import Estimates
+from .limits import Limits
+from .queues import Queues
+from .sequence import Sequence
+
+
+class PrefillControl:
+    """The limits on prefills. `has_turn` alternates prefill and decode steps when they may not mix."""
+
+    def __init__(self, limits: Limits, queues: Queues, estimates: Estimates, block_size: int) -> None:
+        self._limits = limits
+        self._queues = queues
+        self._estimates = estimates
+        self._block_size = block_size
+        self._now = 0.0
+        self.has_turn = True
+        self.hold_until: float | None = None  # when a held batch starts at the latest
+
+    def begin_plan(self, now: float) -> None:
+        self._now = now
+        self.hold_until = None
+
+    def budget(self, residents: Iterable[Sequence]) -> int:
+        """Tokens of this step: max_num_batched_tokens, or what keeps the tightest inter-token objective of a resident.
+
+        One block beside the decodes always remains, or a prefill could starve.
+        """
+        objectives = [each.itl_objective_s for each in residents if each.itl_objective_s is not None]
+        if not objectives:
+            return self._limits.max_num_batched_tokens
+        decodes = [sequence.computed for sequence in residents if sequence.gap == 1]
+        spare = self._estimates.prefill_tokens_within(min(objectives), len(decodes), sum(decodes))
+        num_tokens = len(decodes) + max(self._block_size, spare)
+        return min(self._limits.max_num_batched_tokens, num_tokens)
+
+    def chunk(self, draft: StepDraft, begin: int, end: int) -> int:
+        """How many of the tokens [begin, end) this step may compute; 0 when the step has prefills enough."""
+        most = self._limits.max_prefill_seqs
+        if most is not None and draft.num_prefills >= most:
+            return 0
+        threshold = self._limits.long_prefill_token_threshold
+        alone = not draft.rows
+        return draft.chunk(begin, end, most=threshold if threshold and not alone else None)
+
+    def holds(self, draft: StepDraft, sequence: Sequence) -> bool:
+        """Whether a first start waits for company: the waiting prompts do not fill the budget and none is old yet."""
+        if not self._limits.max_waiting_time_s or sequence.first_start is not None:
+            return False
+        until = sequence.arrival + self._limits.max_waiting_time_s
+        if self._now >= until or draft.num_prefills or self._queues.num_waiting_tokens >= draft.budget_tokens:
+            return False
+        self.hold_until = until
+        return True

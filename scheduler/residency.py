@@ -1,0 +1,118 @@
+"""Who is resident in the executor: starting, displacing, leaving, with slots, blocks and queues kept in step."""
+
+from collections.abc import Callable
+
+from .claims import Claims
+from .draft import Row, StepDraft
+from .estimate import Estimates
+from .kv_cache import Found, KvCache
+from .limits import Limits, PreemptionMode
+from .plan import EngineDescription
+from .preemption import choose_victims
+from .queues import Queues
+from .residents import Residents
+from .sequence import Sequence
+from .state import Move, State
+from .stats import Counters
+
+
+class Residency:
+    """One executor session's residents. Starts empty; takes sequences from `queues` and puts preempted ones back."""
+
+    def __init__(
+        self, limits: Limits, engine: EngineDescription, queues: Queues, counters: Counters, estimates: Estimates
+    ) -> None:
+        self._limits = limits
+        self._watermark_blocks = int(limits.watermark * engine.num_device_blocks)
+        self._queues = queues
+        self._counters = counters
+        self._estimates = estimates
+        self._claims = Claims()
+        self.cache = KvCache(engine, write_through=limits.write_through)
+        self.residents = Residents(limits.max_num_seqs, num_aged_slots=queues.lane.num_slots)
+
+    def awaits(self, found: Found) -> bool:
+        """Whether a resident is about to compute the next block of what was found."""
+        return found.following is not None and found.following in self._claims
+
+    def fits(self, sequence: Sequence, found: Found, victims: list[Sequence]) -> bool:
+        """Whether the sequence could start once the victims had left, with the watermark free unless it is alone."""
+        spare = self._watermark_blocks if len(self.residents) > len(victims) else 0
+        return self.residents.has_slot_for(sequence, without=victims) and self.cache.can_load(
+            found, self._start_blocks(sequence), spare=spare, without=victims
+        )
+
+    def start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> None:
+        """Make a sequence that fits resident."""
+        self.cache.load(sequence, found, self._start_blocks(sequence))
+        if sequence.first_start is None:
+            sequence.first_start = self._counters.num_started
+            self._counters.num_started += 1
+            sequence.num_cached_tokens = sequence.computed
+        self._queues.start(sequence)
+        sequence.move(Move.START)
+        sequence.standing = standing
+        self._claims.claim(sequence, sequence.hashes[sequence.computed // self.cache.block_size :])
+        draft.start(sequence, self.residents.add(sequence))
+
+    def displace(self, draft: StepDraft, candidates: list[Sequence], enough: Callable[[list[Sequence]], bool]) -> bool:
+        """Preempt the fewest of `candidates` that are enough. False, and nothing has changed, when all are not."""
+        if self._limits.preemption_mode is PreemptionMode.OFF:
+            return False
+        victims = choose_victims(candidates, step=draft.step, reluctance=self._limits.reluctance, enough=enough)
+        for victim in victims or ():
+            self.preempt(draft, victim)
+        return victims is not None
+
+    def preempt(self, draft: StepDraft, sequence: Sequence) -> None:
+        """Move a resident out, with its row of this step if it has one; save its KV where that pays."""
+        draft.withdraw(sequence)
+        sequence.num_preemptions += 1
+        sequence.last_preempted = draft.step
+        self._counters.num_preemptions += 1
+        if self._saves(sequence):
+            self.cache.save(sequence)
+        self.requeue(sequence)
+
+    def requeue(self, sequence: Sequence) -> None:
+        """Back to the queues without device blocks; a later start finds what was saved and computes the rest."""
+        sequence.move(Move.PREEMPT)
+        self.vacate(sequence)
+        self._queues.preempt(sequence)
+
+    def vacate(self, sequence: Sequence) -> None:
+        """Take slot and blocks from a resident. As if serial: both may be used again by the next plan."""
+        self.residents.remove(sequence)
+        for name in self._claims.give_up(sequence):
+            self._queues.unpark(name)
+        self.cache.unload(sequence)
+
+    def settle(self, row: Row) -> None:
+        """A row's result has come: full blocks that it computed can be shared from now on."""
+        sequence = row.sequence
+        sequence.in_flight -= 1
+        if sequence.state is State.RUNNING:
+            for name in self.cache.publish(sequence, row.computed // self.cache.block_size):
+                if self._claims.settle(name):
+                    self._queues.unpark(name)
+
+    def check(self, waiting: list[Sequence]) -> None:
+        """Raise AssertionError unless blocks and slots add up; `waiting` are the live sequences not resident."""
+        self.cache.check(list(self.residents), waiting)
+        self.residents.check()
+
+    def _start_blocks(self, sequence: Sequence) -> int:
+        """Blocks of the whole known sequence, or of all that it may become when nothing can be preempted."""
+        if self._limits.preemption_mode is PreemptionMode.OFF:
+            return self.cache.blocks_for(sequence.prompt_len + sequence.max_output)
+        return self.cache.blocks_for(sequence.known)
+
+    def _saves(self, sequence: Sequence) -> bool:
+        match self._limits.preemption_mode:
+            case PreemptionMode.SWAP:
+                return True
+            case PreemptionMode.AUTO:
+                num_blocks = self.cache.num_private(sequence)
+                return self._estimates.swap_is_cheaper(num_blocks, num_blocks * self.cache.block_size)
+            case _:
+                return False
