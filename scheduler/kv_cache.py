@@ -129,10 +129,13 @@ class KvCache:
         sequence.num_indexed = 0
 
     def save(self, sequence: Sequence) -> None:
-        """Pin what a resident has computed in the host tier, copying what is not there, as far as the host has room."""
+        """Pin what a resident has computed in the host tier, copying what is not there, as far as the host has room.
+
+        A token computed while its value is still in flight cannot be named; it is computed again.
+        """
         sequence.extend_hashes(self._engine_id, self.block_size)
-        num_full, num_tail = divmod(sequence.computed, self.block_size)
-        saved = Saved(computed=sequence.computed)
+        saved = Saved(computed=min(sequence.computed, len(sequence.tokens)))
+        num_full, num_tail = divmod(saved.computed, self.block_size)
         for block, name in zip(sequence.blocks[:num_full], sequence.hashes[:num_full], strict=True):
             if name in self._host:
                 self._host.share(self._host.lookup([name]))

@@ -198,7 +198,7 @@ class Scheduler:
             sequence.saved = None
         for sequence in list(self._residency.residents):
             self._residency.requeue(sequence)
-        self._in_flight.clear()
+        self._attach(self._engine)
         self._attached = False
 
     def executor_ready(self, engine: EngineDescription, now: float) -> None:
