@@ -1,6 +1,7 @@
 """The step loop: plan -> execute -> commit."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
@@ -44,8 +45,9 @@ class StepLoop:
             while True:
                 self._work.clear()
                 plan = self._scheduler.plan(self._clock())
+                self._publish(self._scheduler.events())
                 if plan is None:
-                    await self._work.wait()
+                    await self._wait()
                     continue
                 await self._executor.send(plan)
                 result = await self._executor.receive()
@@ -53,3 +55,11 @@ class StepLoop:
                 self._publish(self._scheduler.events())
         finally:
             self._scheduler.executor_lost(self._clock())
+
+    async def _wait(self) -> None:
+        """Until the scheduler changes, or time brings it work."""
+        wake_at = self._scheduler.wake_at()
+        timeout_s = None if wake_at is None else max(0.0, wake_at - self._clock())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._work.wait()

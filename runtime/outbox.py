@@ -6,9 +6,12 @@ from jetway.runtime.executor.wire import logprobs_to_proto
 from jetway.scheduler.events import FinishReason, SequenceFinished, TokenSampled
 from jetway.v1 import common_pb2, scheduler_pb2
 
-from .errors import EngineFailed, JetwayError, edge_of
+from .errors import DeadlineExceeded, EngineFailed, JetwayError, edge_of
 
 MAX_GATHERED = 1 << 18  # tokens and answers; a gateway that is this far behind has stopped reading
+
+
+_ERRORS = {FinishReason.FAILED: EngineFailed, FinishReason.EXPIRED: DeadlineExceeded}
 
 
 class Outbox:
@@ -54,9 +57,10 @@ class Outbox:
             sequence_index=event.sequence_id.index,
             reason=common_pb2.FinishReason.Value(f"FINISH_REASON_{event.reason.name}"),
             num_tokens=event.num_tokens,
+            num_cached_tokens=event.num_cached_tokens,
         )
-        if event.reason is FinishReason.FAILED:
-            end.error.CopyFrom(error_to_proto(EngineFailed(event.message)))
+        if (error := _ERRORS.get(event.reason)) is not None:
+            end.error.CopyFrom(error_to_proto(error(event.message)))
         self._frame.ends.append(end)
 
     def close(self) -> None:

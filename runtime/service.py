@@ -9,9 +9,9 @@ from typing import NamedTuple
 import grpc
 
 from jetway.runtime.executor.wire import description_to_proto, sampling_from_proto
+from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.events import Event, RequestFinished
 from jetway.scheduler.plan import EngineDescription
-from jetway.scheduler.queue import QueueFull
 from jetway.scheduler.request import InvalidRequest, Request, SequenceId
 from jetway.scheduler.scheduler import Scheduler
 from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
@@ -127,6 +127,10 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 sampling=sampling_from_proto(add.sampling),
                 max_tokens=add.max_tokens if add.HasField("max_tokens") else None,
                 n=add.n or 1,
+                service_class=add.service_class or "standard",
+                tenant=add.tenant,
+                priority=add.priority,
+                deadline_s=add.deadline_ms / 1000 if add.HasField("deadline_ms") else None,
             )
             self._scheduler.add(request, self._clock())
         except InvalidRequest as error:

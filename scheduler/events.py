@@ -27,7 +27,8 @@ class SequenceFinished(NamedTuple):
     sequence_id: SequenceId
     reason: FinishReason
     num_tokens: int  # output tokens that count
-    message: str  # why, for FAILED; else empty
+    num_cached_tokens: int  # prompt tokens that its first start found in the prefix cache
+    message: str  # why, for FAILED and EXPIRED; else empty
 
 
 class RequestFinished(NamedTuple):

@@ -110,7 +110,7 @@ class World:
         log, self.driver.log = self.driver.log + self.driver.scheduler.events(), []
         for event in log:
             match event:
-                case SequenceFinished(id, reason, num_tokens, _):
+                case SequenceFinished(id, reason, num_tokens):
                     yield f"  {id} finished: {reason}, {num_tokens} tokens"
                 case RequestFinished(request_id):
                     yield f"  {request_id} done"

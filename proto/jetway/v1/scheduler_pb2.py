@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from jetway.v1 import common_pb2 as jetway_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19jetway/v1/scheduler.proto\x12\tjetway.v1\x1a\x16jetway/v1/common.proto\"\x83\x01\n\x0eSessionRequest\x12\x1d\n\x03\x61\x64\x64\x18\x01 \x01(\x0b\x32\x0e.jetway.v1.AddH\x00\x12#\n\x06\x63\x61ncel\x18\x02 \x01(\x0b\x32\x11.jetway.v1.CancelH\x00\x12#\n\x06\x66inish\x18\x03 \x01(\x0b\x32\x11.jetway.v1.FinishH\x00\x42\x08\n\x06\x61\x63tion\"\x99\x01\n\x03\x41\x64\x64\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06prompt\x18\x03 \x03(\r\x12\x17\n\nmax_tokens\x18\x04 \x01(\rH\x00\x88\x01\x01\x12+\n\x08sampling\x18\x05 \x01(\x0b\x32\x19.jetway.v1.SamplingParams\x12\t\n\x01n\x18\x06 \x01(\rB\r\n\x0b_max_tokens\"\x18\n\x06\x43\x61ncel\x12\x0e\n\x06handle\x18\x01 \x01(\x04\"E\n\x06\x46inish\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x16\n\x0esequence_index\x18\x02 \x01(\r\x12\x13\n\x0bkept_tokens\x18\x03 \x01(\r\"\x99\x02\n\x0cSessionFrame\x12,\n\x06\x65ngine\x18\x01 \x01(\x0b\x32\x1c.jetway.v1.EngineDescription\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x03(\x04\x12#\n\x07refused\x18\x03 \x03(\x0b\x32\x12.jetway.v1.Refusal\x12\x15\n\rtoken_handles\x18\x04 \x03(\x04\x12\x15\n\rtoken_indices\x18\x05 \x03(\r\x12\x0e\n\x06tokens\x18\x06 \x03(\r\x12\x14\n\x0clogprob_rows\x18\x07 \x03(\r\x12*\n\x08logprobs\x18\x08 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12$\n\x04\x65nds\x18\t \x03(\x0b\x32\x16.jetway.v1.SequenceEnd\":\n\x07Refusal\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x1f\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x10.jetway.v1.Error\"\x93\x01\n\x0bSequenceEnd\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x16\n\x0esequence_index\x18\x02 \x01(\r\x12\'\n\x06reason\x18\x03 \x01(\x0e\x32\x17.jetway.v1.FinishReason\x12\x12\n\nnum_tokens\x18\x04 \x01(\r\x12\x1f\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x10.jetway.v1.Error\"\x0e\n\x0cStatsRequest\"\x8a\x02\n\rStatsResponse\x12,\n\x06\x65ngine\x18\x01 \x01(\x0b\x32\x1c.jetway.v1.EngineDescription\x12\x13\n\x0bnum_running\x18\x02 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x03 \x01(\r\x12\x1e\n\x16num_free_device_blocks\x18\x04 \x01(\r\x12\x1c\n\x14num_free_host_blocks\x18\x05 \x01(\r\x12\x11\n\tnum_steps\x18\x06 \x01(\x04\x12\x1b\n\x13num_computed_tokens\x18\x07 \x01(\x04\x12\x1a\n\x12num_sampled_tokens\x18\x08 \x01(\x04\x12\x17\n\x0fnum_preemptions\x18\t \x01(\x04\x32\x8a\x01\n\tScheduler\x12\x41\n\x07Session\x12\x19.jetway.v1.SessionRequest\x1a\x17.jetway.v1.SessionFrame(\x01\x30\x01\x12:\n\x05Stats\x12\x17.jetway.v1.StatsRequest\x1a\x18.jetway.v1.StatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19jetway/v1/scheduler.proto\x12\tjetway.v1\x1a\x16jetway/v1/common.proto\"\x83\x01\n\x0eSessionRequest\x12\x1d\n\x03\x61\x64\x64\x18\x01 \x01(\x0b\x32\x0e.jetway.v1.AddH\x00\x12#\n\x06\x63\x61ncel\x18\x02 \x01(\x0b\x32\x11.jetway.v1.CancelH\x00\x12#\n\x06\x66inish\x18\x03 \x01(\x0b\x32\x11.jetway.v1.FinishH\x00\x42\x08\n\x06\x61\x63tion\"\xfc\x01\n\x03\x41\x64\x64\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06prompt\x18\x03 \x03(\r\x12\x17\n\nmax_tokens\x18\x04 \x01(\rH\x00\x88\x01\x01\x12+\n\x08sampling\x18\x05 \x01(\x0b\x32\x19.jetway.v1.SamplingParams\x12\t\n\x01n\x18\x06 \x01(\r\x12\x15\n\rservice_class\x18\x07 \x01(\t\x12\x0e\n\x06tenant\x18\x08 \x01(\t\x12\x10\n\x08priority\x18\t \x01(\x12\x12\x18\n\x0b\x64\x65\x61\x64line_ms\x18\n \x01(\x04H\x01\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0e\n\x0c_deadline_ms\"\x18\n\x06\x43\x61ncel\x12\x0e\n\x06handle\x18\x01 \x01(\x04\"E\n\x06\x46inish\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x16\n\x0esequence_index\x18\x02 \x01(\r\x12\x13\n\x0bkept_tokens\x18\x03 \x01(\r\"\x99\x02\n\x0cSessionFrame\x12,\n\x06\x65ngine\x18\x01 \x01(\x0b\x32\x1c.jetway.v1.EngineDescription\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x03(\x04\x12#\n\x07refused\x18\x03 \x03(\x0b\x32\x12.jetway.v1.Refusal\x12\x15\n\rtoken_handles\x18\x04 \x03(\x04\x12\x15\n\rtoken_indices\x18\x05 \x03(\r\x12\x0e\n\x06tokens\x18\x06 \x03(\r\x12\x14\n\x0clogprob_rows\x18\x07 \x03(\r\x12*\n\x08logprobs\x18\x08 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12$\n\x04\x65nds\x18\t \x03(\x0b\x32\x16.jetway.v1.SequenceEnd\":\n\x07Refusal\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x1f\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x10.jetway.v1.Error\"\xae\x01\n\x0bSequenceEnd\x12\x0e\n\x06handle\x18\x01 \x01(\x04\x12\x16\n\x0esequence_index\x18\x02 \x01(\r\x12\'\n\x06reason\x18\x03 \x01(\x0e\x32\x17.jetway.v1.FinishReason\x12\x12\n\nnum_tokens\x18\x04 \x01(\r\x12\x19\n\x11num_cached_tokens\x18\x06 \x01(\r\x12\x1f\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x10.jetway.v1.Error\"\x0e\n\x0cStatsRequest\"\x8a\x02\n\rStatsResponse\x12,\n\x06\x65ngine\x18\x01 \x01(\x0b\x32\x1c.jetway.v1.EngineDescription\x12\x13\n\x0bnum_running\x18\x02 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x03 \x01(\r\x12\x1e\n\x16num_free_device_blocks\x18\x04 \x01(\r\x12\x1c\n\x14num_free_host_blocks\x18\x05 \x01(\r\x12\x11\n\tnum_steps\x18\x06 \x01(\x04\x12\x1b\n\x13num_computed_tokens\x18\x07 \x01(\x04\x12\x1a\n\x12num_sampled_tokens\x18\x08 \x01(\x04\x12\x17\n\x0fnum_preemptions\x18\t \x01(\x04\x32\x8a\x01\n\tScheduler\x12\x41\n\x07Session\x12\x19.jetway.v1.SessionRequest\x1a\x17.jetway.v1.SessionFrame(\x01\x30\x01\x12:\n\x05Stats\x12\x17.jetway.v1.StatsRequest\x1a\x18.jetway.v1.StatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,21 +35,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONREQUEST']._serialized_start=65
   _globals['_SESSIONREQUEST']._serialized_end=196
   _globals['_ADD']._serialized_start=199
-  _globals['_ADD']._serialized_end=352
-  _globals['_CANCEL']._serialized_start=354
-  _globals['_CANCEL']._serialized_end=378
-  _globals['_FINISH']._serialized_start=380
-  _globals['_FINISH']._serialized_end=449
-  _globals['_SESSIONFRAME']._serialized_start=452
-  _globals['_SESSIONFRAME']._serialized_end=733
-  _globals['_REFUSAL']._serialized_start=735
-  _globals['_REFUSAL']._serialized_end=793
-  _globals['_SEQUENCEEND']._serialized_start=796
-  _globals['_SEQUENCEEND']._serialized_end=943
-  _globals['_STATSREQUEST']._serialized_start=945
-  _globals['_STATSREQUEST']._serialized_end=959
-  _globals['_STATSRESPONSE']._serialized_start=962
-  _globals['_STATSRESPONSE']._serialized_end=1228
-  _globals['_SCHEDULER']._serialized_start=1231
-  _globals['_SCHEDULER']._serialized_end=1369
+  _globals['_ADD']._serialized_end=451
+  _globals['_CANCEL']._serialized_start=453
+  _globals['_CANCEL']._serialized_end=477
+  _globals['_FINISH']._serialized_start=479
+  _globals['_FINISH']._serialized_end=548
+  _globals['_SESSIONFRAME']._serialized_start=551
+  _globals['_SESSIONFRAME']._serialized_end=832
+  _globals['_REFUSAL']._serialized_start=834
+  _globals['_REFUSAL']._serialized_end=892
+  _globals['_SEQUENCEEND']._serialized_start=895
+  _globals['_SEQUENCEEND']._serialized_end=1069
+  _globals['_STATSREQUEST']._serialized_start=1071
+  _globals['_STATSREQUEST']._serialized_end=1085
+  _globals['_STATSRESPONSE']._serialized_start=1088
+  _globals['_STATSRESPONSE']._serialized_end=1354
+  _globals['_SCHEDULER']._serialized_start=1357
+  _globals['_SCHEDULER']._serialized_end=1495
 # @@protoc_insertion_point(module_scope)

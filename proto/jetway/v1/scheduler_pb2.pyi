@@ -59,6 +59,10 @@ class Add(_message.Message):
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
     N_FIELD_NUMBER: _builtins.int
+    SERVICE_CLASS_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     """Chosen by the gateway, unique among its live requests; names the request in every frame of this session."""
     request_id: _builtins.str
@@ -67,6 +71,14 @@ class Add(_message.Message):
     """Absent: as long as the engine allows."""
     n: _builtins.int
     """Sequences to generate, added atomically. 0 is read as 1."""
+    service_class: _builtins.str
+    """Empty is read as "standard"."""
+    tenant: _builtins.str
+    """Whom fairness counts it to, and whose cached prefixes it may use."""
+    priority: _builtins.int
+    """Orders the tenant's own requests of the class, lower first, before arrival."""
+    deadline_ms: _builtins.int
+    """From acceptance to the end. Absent: the class's."""
     @_builtins.property
     def prompt(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -80,13 +92,22 @@ class Add(_message.Message):
         max_tokens: _builtins.int | None = ...,
         sampling: _common_pb2.SamplingParams | None = ...,
         n: _builtins.int = ...,
+        service_class: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        deadline_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "max_tokens", b"max_tokens", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
+    _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deadline_ms) -> _WhichOneofReturnType__deadline_ms | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
 
 Global___Add: _TypeAlias = Add  # noqa: Y015
@@ -236,12 +257,15 @@ class SequenceEnd(_message.Message):
     SEQUENCE_INDEX_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     sequence_index: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
     num_tokens: _builtins.int
     """Output tokens that count."""
+    num_cached_tokens: _builtins.int
+    """Prompt tokens that were found in the prefix cache when it first started."""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """Set for FAILED and EXPIRED."""
@@ -253,11 +277,12 @@ class SequenceEnd(_message.Message):
         sequence_index: _builtins.int = ...,
         reason: _common_pb2.FinishReason.ValueType = ...,
         num_tokens: _builtins.int = ...,
+        num_cached_tokens: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "handle", b"handle", "num_tokens", b"num_tokens", "reason", b"reason", "sequence_index", b"sequence_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "handle", b"handle", "num_cached_tokens", b"num_cached_tokens", "num_tokens", b"num_tokens", "reason", b"reason", "sequence_index", b"sequence_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
