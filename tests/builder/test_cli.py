@@ -1,0 +1,58 @@
+"""`build-engine` as a command: exit status, and what goes to which stream."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jetway.builder.cli import main
+
+COMMAND = Path(sys.executable).with_name("build-engine")
+
+
+def test_builds(tiny_checkpoint: Path, tiny_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model-dir", str(tiny_checkpoint), "--output-dir", str(tiny_engine)]) == 0
+    output = capsys.readouterr()
+    assert output.out.splitlines()[0].startswith("inspect   config.json, ")
+    assert output.out.splitlines()[-1] == f"Serve it: jetway serve {tiny_engine}"
+    assert output.err == ""
+
+
+def test_wrong_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model-dir", str(tmp_path), "--output-dir", str(tmp_path / "engine"), "--engine", "tensorrt"]
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == (
+        "build-engine: error: --engine tensorrt: this version builds OpenVINO engines only. Use --engine openvino.\n"
+    )
+
+
+def test_wrong_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model-dir", str(tmp_path), "--output-dir", str(tmp_path / "engine")]) == 1
+    output = capsys.readouterr()
+    assert output.out == "inspect   failed\n"
+    assert output.err == (
+        f"build-engine: error: {tmp_path}: holds neither config.json nor a .gguf file. Pass a checkpoint's directory.\n"
+    )
+
+
+def test_help_loads_no_torch() -> None:
+    code = "import sys, jetway.builder.cli; print({'torch', 'transformers', 'openvino'} & set(sys.modules))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output == "set()\n"
+
+
+@pytest.mark.timeout(60)
+def test_interrupt(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    """Ctrl-C while OpenVINO compiles."""
+    command = [str(COMMAND), "--model-dir", str(tiny_checkpoint), "--output-dir", str(tmp_path / "engine")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = ""
+        while not shown.endswith("compile"):
+            shown += process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (130, "build-engine: interrupted; nothing has changed\n")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,50 @@
+"""Options that cannot be built are refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jetway.builder.errors import OptionError
+from jetway.builder.spec import BuildSpec
+
+
+def make_spec(**options: Any) -> BuildSpec:
+    return BuildSpec(model_dir=Path("model"), output_dir=Path("engine"), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"engine": "tensorrt"},
+            "--engine tensorrt: this version builds OpenVINO engines only. Use --engine openvino.",
+        ),
+        ({"engine": "onnx"}, "--engine onnx: not supported by this version. Use openvino."),
+        ({"dtype": "float16"}, "--dtype float16: not supported by this version. Use float32."),
+        ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8: not supported by this version. Use f32."),
+        (
+            {"tokens_per_block": 64},
+            "--tokens-per-block 64: OpenVINO's paged attention on CPU has blocks of 32 tokens. Leave the flag out.",
+        ),
+        ({"max_batch_size": 0}, "--max-batch-size 0: must be at least 1."),
+        ({"max_num_tokens": -1}, "--max-num-tokens -1: must be at least 1."),
+        ({"max_seq_len": 0}, "--max-seq-len 0: must be at least 1."),
+        (
+            {"max_batch_size": 100, "max_num_tokens": 131},
+            (
+                "--max-num-tokens 131: a step of 100 decodes and one block of prefill needs 132. Raise it, or lower "
+                "--max-batch-size."
+            ),
+        ),
+    ],
+)
+def test_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        make_spec(**options)
+    assert str(refused.value) == message
+
+
+def test_smallest_step_is_accepted() -> None:
+    spec = make_spec(max_batch_size=100, max_num_tokens=132)
+    assert (spec.max_batch_size, spec.max_num_tokens, spec.max_seq_len) == (100, 132, None)
