@@ -18,6 +18,7 @@ from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
 
 from .errors import InvalidArgument, Overloaded
 from .outbox import Outbox
+from .stats import stats_to_proto
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +94,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         request: scheduler_pb2.StatsRequest,
         context: grpc.aio.ServicerContext[scheduler_pb2.StatsRequest, scheduler_pb2.StatsResponse],
     ) -> scheduler_pb2.StatsResponse:
-        stats = self._scheduler.stats()
-        return scheduler_pb2.StatsResponse(
-            engine=self._engine, **{name: getattr(stats, name) for name in type(stats).__slots__}
-        )
+        return stats_to_proto(self._scheduler.stats(self._clock()), self._engine)
 
     async def _read(self, session: _Session, requests: AsyncIterator[scheduler_pb2.SessionRequest]) -> None:
         try:

@@ -7,10 +7,16 @@ from .fairness import FairShare
 from .queue import Queue
 from .request import Request
 from .sequence import Sequence
+from .stats import ClassStats
 
 
 class QueueFull(Exception):
-    """The request was not accepted: its class may not queue more now. The message names limit and value."""
+    """The request was not accepted: its class may not queue more now. The message names limit and value.
+
+    `retry_after_s` is when there may be room, computed from what is queued and the rate at which it is served.
+    """
+
+    retry_after_s: int | None = None
 
 
 class ClassQueue:
@@ -21,7 +27,8 @@ class ClassQueue:
         self.share: FairShare[str] = FairShare(lambda tenant: tenant_weights.get(tenant, 1.0))
         self._queues: dict[str, Queue] = {}
         self.num_queued = 0  # sequences that never started, parked ones included
-        self.num_queued_tokens = 0
+        self.num_queued_tokens = 0  # of their prompts
+        self.num_queued_output_tokens = 0  # the most that they may generate
         self.num_running = 0
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -47,9 +54,22 @@ class ClassQueue:
                 f"class {limits.name} may queue {limits.max_queued_tokens} prompt tokens; this request makes it {tokens}"
             )
 
+    def stats(self, level: int, now: float, expected_wait_s: float | None) -> ClassStats:
+        """O(n) in what waits."""
+        return ClassStats(
+            name=self.service_class.name,
+            level=level,
+            num_running=self.num_running,
+            num_queued=self.num_queued,
+            num_queued_tokens=self.num_queued_tokens,
+            oldest_wait_s=max((now - sequence.arrival for sequence in self), default=0.0),
+            expected_wait_s=expected_wait_s,
+        )
+
     def count_queued(self, sequence: Sequence, change: int) -> None:
         self.num_queued += change
         self.num_queued_tokens += change * sequence.prompt_len
+        self.num_queued_output_tokens += change * sequence.max_output
 
     def tenant_of(self, sequence: Sequence) -> str:
         """Whom the sequence is charged to; everyone alike where the class does not share."""

@@ -22,8 +22,9 @@ class Row:
 class StepDraft:
     """Rows and starts gathered until `finish` freezes them into a StepPlan. Sequences' counts advance here."""
 
-    def __init__(self, step: int, budget_tokens: int, block_size: int) -> None:
+    def __init__(self, step: int, now: float, *, budget_tokens: int, block_size: int) -> None:
         self.step = step
+        self.now = now
         self.budget_tokens = budget_tokens
         self._block_size = block_size
         self._starts: list[Start] = []

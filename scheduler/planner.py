@@ -6,6 +6,8 @@ out of slots or blocks takes them from worse ranks (preemption.py). Iteration-le
 token budget with decodes first is Sarathi-Serve's (OSDI '24), the block tables are PagedAttention's (SOSP '23).
 """
 
+from enum import StrEnum
+
 from .draft import StepDraft
 from .kv_cache import Found
 from .limits import Limits
@@ -15,6 +17,17 @@ from .queues import Level, Queues
 from .residency import Residency
 from .sequence import LANE, Sequence
 from .state import State
+from .stats import PreemptionReason
+
+
+class Blocked(StrEnum):
+    """Why the next sequence of a level does not start in this step."""
+
+    RESULT = "its last result is in flight"  # a start carries every known token
+    BUDGET = "the token budget is spent"
+    HELD = "it is held for company"
+    SLOTS = "every slot is taken by an equal or better level"
+    BLOCKS = "the KV blocks are held by equal or better levels"
 
 
 class Planner:
@@ -28,12 +41,16 @@ class Planner:
         self._prefill = prefill
         self._cache = residency.cache
         self._residents = residency.residents
+        self.blocked: dict[int, Blocked] = {}  # by level, as of the last plan
 
     def draft(self, step: int, now: float) -> StepDraft:
         """The rows and starts of this step; sequences' counts and block tables have advanced with it."""
+        self.blocked = {}
         self._cache.begin_plan()
         self._prefill.begin_plan(now)
-        draft = StepDraft(step, self._prefill.budget(self._residents), self._cache.block_size)
+        draft = StepDraft(
+            step, now, budget_tokens=self._prefill.budget(self._residents), block_size=self._cache.block_size
+        )
         if self._limits.mix_prefill:
             self._plan_decodes(draft)
             self._plan_prefills(draft)
@@ -69,8 +86,10 @@ class Planner:
         if sequence.computed == len(sequence.blocks) * self._cache.block_size:
             if not self._cache.can_grow():
                 candidates = yielding(self._residents, sequence)
-                if not self._residency.displace(draft, candidates, self._cache.can_grow_without):
-                    self._residency.preempt(draft, sequence)
+                if not self._residency.displace(
+                    draft, candidates, self._cache.can_grow_without, PreemptionReason.KV_FULL
+                ):
+                    self._residency.preempt(draft, sequence, PreemptionReason.KV_FULL)
                     return False
             grown = self._cache.grow(sequence)
         draft.compute(sequence, 1, grown=grown)
@@ -96,7 +115,8 @@ class Planner:
     def _start_aged(self, draft: StepDraft) -> None:
         """Fill the lane with what became due first; it waits for nobody's block."""
         while self._residents.num_in_lane < self._lane.num_slots and (sequence := self._lane.peek()):
-            if not self._try_start(draft, sequence, self._cache.find(sequence), LANE):
+            if blocked := self._try_start(draft, sequence, self._cache.find(sequence), LANE):
+                self.blocked[LANE] = blocked
                 return
 
     def _start_level(self, draft: StepDraft, level: Level) -> None:
@@ -109,25 +129,26 @@ class Planner:
             if self._residency.awaits(found):
                 assert found.following is not None
                 self._queues.park(sequence, found.following)
-            elif not self._try_start(draft, sequence, found, level.number):
+            elif blocked := self._try_start(draft, sequence, found, level.number):
+                self.blocked[level.number] = blocked
                 return
 
-    def _try_start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> bool:
-        """Start the sequence, displacing worse levels where it must. False when it has to wait; nothing has changed."""
+    def _try_start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> Blocked | None:
+        """Start the sequence, displacing worse levels where it must; or say why it has to wait: nothing has changed."""
         if sequence.in_flight:
-            return False  # a start carries every known token, so the last result must be here
+            return Blocked.RESULT
         num_tokens = self._prefill.chunk(draft, found.computed, sequence.known)
         if not num_tokens:
-            return False
+            return Blocked.BUDGET
         candidates = displaceable(self._residents, standing)
         if not candidates and self._prefill.holds(draft, sequence):
-            return False
+            return Blocked.HELD
 
         def enough(victims: list[Sequence]) -> bool:
             return self._residency.fits(sequence, found, victims)
 
-        if not enough([]) and not self._residency.displace(draft, candidates, enough):
-            return False
+        if not enough([]) and not self._residency.displace(draft, candidates, enough, PreemptionReason.PRIORITY):
+            return Blocked.BLOCKS if self._residents.has_slot_for(sequence) else Blocked.SLOTS
         self._residency.start(draft, sequence, found, standing)
         draft.compute(sequence, num_tokens)
-        return True
+        return None

@@ -1,6 +1,6 @@
 """All queues, by level: what ran before comes back first, then classes and tenants share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Items
 
 from .class_queue import ClassQueue
@@ -70,14 +70,21 @@ class Queues:
         """Prompt tokens that wait for their first start."""
         return sum(queue.num_queued_tokens for queue in self._classes.values())
 
-    def check_room(self, request: Request) -> ServiceClass:
-        """The request's class. Raises InvalidRequest when there is none, QueueFull when it may not queue more."""
+    def class_queues(self) -> Iterator[tuple[int, ClassQueue]]:
+        """Every class with the number of its level."""
+        return ((self._levels[name].number, queue) for name, queue in self._classes.items())
+
+    def class_of(self, request: Request) -> ServiceClass:
+        """Raises InvalidRequest when there is no such class."""
         queue = self._classes.get(request.service_class)
         if queue is None:
             known = ", ".join(self._classes)
             raise InvalidRequest("service_class", f"there is no class {request.service_class!r}, only {known}")
-        queue.check_room(request)
         return queue.service_class
+
+    def check_room(self, request: Request) -> None:
+        """Raise QueueFull when the request's class may not queue it now."""
+        self._classes[request.service_class].check_room(request)
 
     def add(self, sequence: Sequence) -> None:
         """A new sequence waits for its first start."""
@@ -104,6 +111,13 @@ class Queues:
         self._leave(queue, level)
         self.num_waiting += 1
         self._put(sequence)
+        if sequence.aged_at is not None:
+            self.lane.enter(sequence, sequence.aged_at)
+
+    def age(self, sequence: Sequence, now: float) -> None:
+        """The sequence has waited as long as its class allows: from now on it may use the lane."""
+        sequence.aged_at = now
+        self.lane.enter(sequence, now)
 
     def sampled(self, sequence: Sequence) -> None:
         """A token of the sequence was committed."""
@@ -121,9 +135,6 @@ class Queues:
                 queue.count_queued(sequence, -1)
         queue.share.depart(queue.tenant_of(sequence))
         level.share.depart(queue.service_class.name)
-
-    def class_of(self, sequence: Sequence) -> ServiceClass:
-        return self._home(sequence)[0].service_class
 
     def delay(self, sequence: Sequence) -> None:
         """Behind everything that its tenant has waiting in the class now."""

@@ -13,7 +13,7 @@ from .queues import Queues
 from .residents import Residents
 from .sequence import Sequence
 from .state import Move, State
-from .stats import Counters
+from .stats import Counters, PreemptionReason
 
 
 class Residency:
@@ -45,32 +45,40 @@ class Residency:
     def start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> None:
         """Make a sequence that fits resident."""
         self.cache.load(sequence, found, self._start_blocks(sequence))
+        self._counters.num_recomputed_tokens += max(0, sequence.high_water - sequence.computed)
         if sequence.first_start is None:
             sequence.first_start = self._counters.num_started
-            self._counters.num_started += 1
             sequence.num_cached_tokens = sequence.computed
+            self._counters.count_start(sequence, draft.now)
         self._queues.start(sequence)
         sequence.move(Move.START)
         sequence.standing = standing
         self._claims.claim(sequence, sequence.hashes[sequence.computed // self.cache.block_size :])
         draft.start(sequence, self.residents.add(sequence))
 
-    def displace(self, draft: StepDraft, candidates: list[Sequence], enough: Callable[[list[Sequence]], bool]) -> bool:
+    def displace(
+        self,
+        draft: StepDraft,
+        candidates: list[Sequence],
+        enough: Callable[[list[Sequence]], bool],
+        reason: PreemptionReason,
+    ) -> bool:
         """Preempt the fewest of `candidates` that are enough. False, and nothing has changed, when all are not."""
         if self._limits.preemption_mode is PreemptionMode.OFF:
             return False
         victims = choose_victims(candidates, step=draft.step, reluctance=self._limits.reluctance, enough=enough)
         for victim in victims or ():
-            self.preempt(draft, victim)
+            self.preempt(draft, victim, reason)
         return victims is not None
 
-    def preempt(self, draft: StepDraft, sequence: Sequence) -> None:
+    def preempt(self, draft: StepDraft, sequence: Sequence, reason: PreemptionReason) -> None:
         """Move a resident out, with its row of this step if it has one; save its KV where that pays."""
         draft.withdraw(sequence)
         sequence.num_preemptions += 1
         sequence.last_preempted = draft.step
-        self._counters.num_preemptions += 1
-        if self._saves(sequence):
+        saves = self._saves(sequence)
+        self._counters.count_preemption(reason, swap=saves)
+        if saves:
             self.cache.save(sequence)
         self.requeue(sequence)
 
@@ -83,6 +91,7 @@ class Residency:
     def vacate(self, sequence: Sequence) -> None:
         """Take slot and blocks from a resident. As if serial: both may be used again by the next plan."""
         self.residents.remove(sequence)
+        sequence.high_water = max(sequence.high_water, sequence.computed)
         for name in self._claims.give_up(sequence):
             self._queues.unpark(name)
         self.cache.unload(sequence)

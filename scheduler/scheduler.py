@@ -3,9 +3,12 @@
 from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
+from copy import deepcopy
 from typing import NamedTuple
 
+from .class_queue import QueueFull
 from .classes import ServiceClass, TimeoutAction
+from .demand import Demand
 from .draft import Row
 from .estimate import Estimates, StepWork
 from .events import Event, FinishReason
@@ -29,6 +32,7 @@ class _InFlight(NamedTuple):
     step: int
     rows: dict[Slot, Row]
     work: StepWork
+    planned_at: float
 
 
 class Scheduler:
@@ -54,6 +58,7 @@ class Scheduler:
         self._ledger = Ledger()
         self._counters = Counters()
         self._estimates = Estimates()
+        self._demand = Demand()
         self._attach(engine)
 
     def _attach(self, engine: EngineDescription) -> None:
@@ -64,6 +69,7 @@ class Scheduler:
         self._planner = Planner(self._limits, self._queues, self._residency, self._prefill)
         self._in_flight: deque[_InFlight] = deque()
         self._next_step = 1
+        self._committed_at = 0.0
         self._attached = True
 
     # Requests come and go.
@@ -71,7 +77,13 @@ class Scheduler:
     def add(self, request: Request, now: float) -> None:
         """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now)."""
         max_output = output_limit(request, self._engine)
-        service_class = self._queues.check_room(request)
+        service_class = self._queues.class_of(request)
+        try:
+            self._queues.check_room(request)
+        except QueueFull as full:
+            full.retry_after_s = self._demand.retry_after_s(self._queues, service_class.level, request.id)
+            raise
+        expected_wait_s = self._demand.wait_s(self._queues, service_class.level)
         sequences = [
             Sequence(
                 request,
@@ -86,6 +98,7 @@ class Scheduler:
         self._counters.num_added += request.n
         self._ledger.open(request.id, sequences)
         for sequence in sequences:
+            sequence.expected_wait_s = expected_wait_s
             self._queues.add(sequence)
             self._set_timers(sequence, service_class)
 
@@ -124,7 +137,9 @@ class Scheduler:
         copies = cache.take_copies()
         work = draft.work(copies)
         self._counters.num_computed_tokens += work.num_tokens
-        self._in_flight.append(_InFlight(draft.step, draft.rows, work))
+        self._counters.num_copied_out_blocks += len(copies.out)
+        self._counters.num_copied_in_blocks += len(copies.into)
+        self._in_flight.append(_InFlight(draft.step, draft.rows, work, now))
         self._next_step += 1
         return draft.finish(residents.take_releases(), copies)
 
@@ -133,7 +148,7 @@ class Scheduler:
         for alarm, sequence in self._timers.ring(now):
             waited_s = now - sequence.arrival
             if alarm is Alarm.AGED:
-                self._queues.lane.enter(sequence, now)
+                self._queues.age(sequence, now)
             elif alarm is Alarm.DEADLINE:
                 self._end(sequence, FinishReason.EXPIRED, f"the deadline passed after {waited_s:.3g} s")
             elif sequence.state is State.WAITING:
@@ -141,7 +156,7 @@ class Scheduler:
 
     def _time_out(self, sequence: Sequence, waited_s: float) -> None:
         """The sequence has waited for its first start as long as its class allows."""
-        if self._queues.class_of(sequence).queue_timeout_action is TimeoutAction.REJECT:
+        if self._queues.class_of(sequence.request).queue_timeout_action is TimeoutAction.REJECT:
             self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
         else:
             self._queues.delay(sequence)
@@ -150,10 +165,13 @@ class Scheduler:
 
     def commit(self, result: StepResult, now: float) -> None:
         """Take one plan's result: tokens get their values, sequences end. Results come in the order of the plans."""
-        step, rows, work = self._in_flight.popleft()
+        step, rows, work, planned_at = self._in_flight.popleft()
         assert step == result.step, f"result of step {result.step} while step {step} is due"
         if rows:
             self._estimates.observe(work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
+            self._demand.serve(rows.values(), now - max(planned_at, self._committed_at))
+        self._committed_at = now
+        self._counters.copied_s += result.copied_s
         for row in rows.values():
             self._residency.settle(row)
         for position, slot in enumerate(result.slots):
@@ -170,12 +188,12 @@ class Scheduler:
         token = result.tokens[position]
         sequence.tokens.append(token)
         self._counters.num_sampled_tokens += 1
+        self._counters.served_tokens[sequence.request.tenant] += 1
         self._queues.sampled(sequence)
         self._ledger.token(sequence, token, result.logprobs.get(position))
-        if result.stopped[position]:
-            self._end(sequence, FinishReason.STOP)
-        elif sequence.num_output == sequence.max_output:
-            self._end(sequence, FinishReason.LENGTH)
+        if result.stopped[position] or sequence.num_output == sequence.max_output:
+            self._demand.finish(sequence)
+            self._end(sequence, FinishReason.STOP if result.stopped[position] else FinishReason.LENGTH)
 
     def _end(self, sequence: Sequence, reason: FinishReason, message: str = "") -> None:
         """The one way a sequence ends. Its blocks are free for the next plan, since plans act as if serial."""
@@ -225,16 +243,19 @@ class Scheduler:
         due = [when for when in (self._timers.next_due(), self._prefill.hold_until) if when is not None]
         return min(due, default=None)
 
-    def stats(self) -> Stats:
+    def stats(self, now: float) -> Stats:
+        """How things stand. O(n) in what waits: for people and scrapers, not for the step."""
         return Stats(
             num_running=len(self._residency.residents),
             num_waiting=self._queues.num_waiting,
             num_free_device_blocks=self._residency.cache.num_free_device_blocks,
             num_free_host_blocks=self._residency.cache.num_free_host_blocks,
-            num_steps=self._counters.num_steps,
-            num_computed_tokens=self._counters.num_computed_tokens,
-            num_sampled_tokens=self._counters.num_sampled_tokens,
-            num_preemptions=self._counters.num_preemptions,
+            classes=tuple(
+                queue.stats(level, now, self._demand.wait_s(self._queues, level))
+                for level, queue in self._queues.class_queues()
+            ),
+            blocked=dict(self._planner.blocked),
+            counters=deepcopy(self._counters),
         )
 
     def check(self) -> None:

@@ -42,17 +42,21 @@ class Sequence:
     """
 
     __slots__ = (
+        "aged_at",
         "ages",
         "arrival",
         "blocks",
         "computed",
         "delayed",
+        "expected_wait_s",
         "first_start",
         "hashes",
+        "high_water",
         "id",
         "in_flight",
         "itl_objective_s",
         "last_preempted",
+        "level",
         "max_output",
         "num_cached_tokens",
         "num_indexed",
@@ -85,7 +89,10 @@ class Sequence:
         self.id = id
         self.order = order  # arrival number: ties never compare anything else
         self.arrival = arrival  # seconds
-        self.standing = service_class.level  # or LANE
+        self.expected_wait_s: float | None = None  # for the first start, as estimated on arrival
+        self.aged_at: float | None = None  # since when it may use the aged lane
+        self.level = service_class.level
+        self.standing = self.level  # or LANE, while it runs there
         self.itl_objective_s = service_class.itl_objective_s
         self.ages = service_class.max_wait_s is not None
         self.max_output = max_output  # tokens to generate at most
@@ -101,6 +108,7 @@ class Sequence:
         self.slot: Slot | None = None
         self.blocks: list[DeviceBlock] = []
         self.computed = 0
+        self.high_water = 0  # most tokens ever computed: what a start computes below it, it computes again
         self.in_flight = 0  # rows of plans without a result
         self.unresolved = 0  # sampled by those rows
         self.salt = "" if service_class.share_prefix else request.tenant  # of `hashes`

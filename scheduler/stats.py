@@ -1,18 +1,15 @@
-"""Figures of the scheduler as they stand."""
+"""Figures of the scheduler: what only grows, and how things stand."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .sequence import Sequence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    num_running: int
-    num_waiting: int
-    num_free_device_blocks: int
-    num_free_host_blocks: int
-    num_steps: int  # committed, over the scheduler's life, as are the counts below
-    num_computed_tokens: int
-    num_sampled_tokens: int
-    num_preemptions: int
+class PreemptionReason(StrEnum):
+    PRIORITY = "priority"  # a better level took its slot or its blocks
+    KV_FULL = "kv_full"  # a better rank, or it itself, needed a block
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,4 +21,53 @@ class Counters:
     num_steps: int = 0  # committed
     num_computed_tokens: int = 0
     num_sampled_tokens: int = 0
-    num_preemptions: int = 0
+    num_recomputed_tokens: int = 0  # computed again after a preemption or a loss
+    num_prompt_tokens: int = 0  # of first starts
+    num_cached_tokens: int = 0  # of those, found in the prefix cache; restarts do not count again
+    num_copied_out_blocks: int = 0
+    num_copied_in_blocks: int = 0
+    copied_s: float = 0.0  # seconds that copies took
+    preemptions: Counter[tuple[PreemptionReason, str]] = field(default_factory=Counter)  # by reason and mode
+    served_tokens: Counter[str] = field(default_factory=Counter)  # sampled, by tenant
+    wait_error_s: float = 0.0  # sum of |estimated - real| waits for the first start
+    num_waits_estimated: int = 0
+
+    @property
+    def num_preemptions(self) -> int:
+        return self.preemptions.total()
+
+    def count_start(self, sequence: Sequence, now: float) -> None:
+        """A first start; what it found cached is known."""
+        self.num_started += 1
+        self.num_prompt_tokens += sequence.prompt_len
+        self.num_cached_tokens += sequence.num_cached_tokens
+        if sequence.expected_wait_s is not None:
+            self.wait_error_s += abs(now - sequence.arrival - sequence.expected_wait_s)
+            self.num_waits_estimated += 1
+
+    def count_preemption(self, reason: PreemptionReason, *, swap: bool) -> None:
+        self.preemptions[reason, "swap" if swap else "recompute"] += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassStats:
+    name: str
+    level: int
+    num_running: int
+    num_queued: int  # for the first start
+    num_queued_tokens: int  # of their prompts
+    oldest_wait_s: float
+    expected_wait_s: float | None  # of a newcomer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """How things stand. `blocked` says why the next of each level does not run, for levels where something waits."""
+
+    num_running: int
+    num_waiting: int
+    num_free_device_blocks: int
+    num_free_host_blocks: int
+    classes: tuple[ClassStats, ...]
+    blocked: dict[int, str]
+    counters: Counters

@@ -41,6 +41,6 @@ async def test_a_lost_executor_ends_the_loop_and_no_request() -> None:
     executor.lost = True
     with pytest.raises(Unavailable, match="the executor is lost"):
         await StepLoop(scheduler, executor, lambda events: None, work, lambda: 0.0).run()
-    assert (scheduler.stats().num_running, scheduler.stats().num_waiting) == (0, 1)
+    assert (scheduler.stats(0.0).num_running, scheduler.stats(0.0).num_waiting) == (0, 1)
     scheduler.executor_ready(make_engine(), 0.0)
     assert scheduler.plan(0.0) is not None

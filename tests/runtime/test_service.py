@@ -230,7 +230,7 @@ async def test_a_gateway_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPat
         driver.step()
         service.publish(driver.log)
         driver.log.clear()
-    assert driver.scheduler.stats().num_free_device_blocks == 100
+    assert driver.scheduler.stats(0.0).num_free_device_blocks == 100
     last = await anext(session)
     assert (len(last.tokens), last.ends[0].reason) == (5, common_pb2.FINISH_REASON_CANCELLED)
     with pytest.raises(grpc.aio.AbortError, match="RESOURCE_EXHAUSTED"):

@@ -49,7 +49,7 @@ class TestDisplacement:
         driver = Driver(scheduler, ReferenceExecutor(num_blocks=40))
         for index in range(4):
             add(driver, f"low{index}", prompt_len=35, max_tokens=60, service_class="low")
-        while driver.scheduler.stats().num_free_device_blocks > 4:
+        while driver.scheduler.stats(0.0).num_free_device_blocks > 4:
             driver.step()
         add(driver, "high", prompt_len=50, max_tokens=4, service_class="high")
         driver.step()
@@ -76,8 +76,8 @@ class TestDisplacement:
         for index, (prompt, output) in enumerate(sizes):
             add(driver, str(index), prompt_len=prompt, max_tokens=output)
         driver.run()
-        assert scheduler.stats().num_preemptions > 0
-        assert scheduler.stats().num_computed_tokens == sum(prompt + output - 1 for prompt, output in sizes)
+        assert scheduler.stats(0.0).counters.num_preemptions > 0
+        assert scheduler.stats(0.0).counters.num_computed_tokens == sum(prompt + output - 1 for prompt, output in sizes)
 
     def test_equals_never_displace_each_other(self) -> None:
         driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW]))
@@ -85,7 +85,7 @@ class TestDisplacement:
         driver.step()
         add(driver, "second", max_tokens=9, service_class="low")
         driver.run()
-        assert driver.scheduler.stats().num_preemptions == 0
+        assert driver.scheduler.stats(0.0).counters.num_preemptions == 0
 
     def test_nobody_is_displaced_for_what_would_not_fit_all_the_same(self) -> None:
         """The newcomer needs more than the worse level holds: nothing moves until it can start."""
@@ -96,7 +96,7 @@ class TestDisplacement:
         driver.step()
         add(driver, "too big now", prompt_len=60, max_tokens=1, service_class="high")
         driver.step()
-        assert scheduler.stats().num_preemptions == 0
+        assert scheduler.stats(0.0).counters.num_preemptions == 0
         driver.run()
         assert starts(driver) == ["high", "low", "too big now", "low"]
 
@@ -136,10 +136,10 @@ def stream(driver: Driver, steps: int) -> dict[str, int]:
     """Keep eight requests of the high class waiting; the step at which each request first started."""
     first: dict[str, int] = {}
     for step in range(steps):
-        while driver.scheduler.stats().num_waiting < 8:
+        while driver.scheduler.stats(0.0).num_waiting < 8:
             add(
                 driver,
-                f"high{len(first)}-{step}-{driver.scheduler.stats().num_waiting}",
+                f"high{len(first)}-{step}-{driver.scheduler.stats(0.0).num_waiting}",
                 max_tokens=8,
                 service_class="high",
             )
@@ -207,7 +207,7 @@ class TestDeadlines:
         driver.run()
         assert driver.finishes()["runs/0"][0] is FinishReason.EXPIRED
         assert driver.finishes()["stays/0"] == (FinishReason.LENGTH, 3)
-        assert driver.scheduler.stats().num_free_device_blocks == 100
+        assert driver.scheduler.stats(0.0).num_free_device_blocks == 100
 
     def test_a_queue_timeout_rejects_what_never_started(self) -> None:
         """It does not count while a sequence runs, nor after it was preempted."""
@@ -304,3 +304,51 @@ def test_of_the_default_classes_interactive_goes_before_standard_and_batch_has_t
     driver.run()
     finished = [id[:-3] for id in driver.finishes() if not id.startswith("batch")]
     assert finished == ["interactive"] * 3 + ["standard"] * 3
+
+
+class TestFigures:
+    def test_preemptions_are_counted_by_reason_and_mode_and_recomputed_tokens_with_them(self) -> None:
+        scheduler = make_scheduler(num_blocks=12, classes=[HIGH, LOW], preemption_mode=PreemptionMode.RECOMPUTE)
+        driver = Driver(scheduler, ReferenceExecutor(num_blocks=12))
+        add(driver, "low", prompt_len=30, max_tokens=10, service_class="low")
+        for _ in range(3):
+            driver.step()
+        add(driver, "high", prompt_len=30, max_tokens=2, service_class="high")
+        driver.run()
+        counters = scheduler.stats(0.0).counters
+        assert dict(counters.preemptions) == {("priority", "recompute"): 1}
+        assert counters.num_recomputed_tokens == counters.num_computed_tokens - (30 + 9 + 30 + 1)
+        assert counters.num_recomputed_tokens > 0
+
+    def test_a_hit_rate_counts_first_starts_only(self) -> None:
+        """vllm issue 48860: re-lookups of preempted requests inflate it. Nothing is shared here: no hit."""
+        driver = Driver(make_scheduler(num_blocks=12, num_host_blocks=50), ReferenceExecutor(num_blocks=12))
+        for id in "abc":
+            add(driver, id, prompt_len=8, max_tokens=24)
+        driver.run()
+        counters = driver.scheduler.stats(0.0).counters
+        assert counters.num_preemptions > 0
+        assert (counters.num_prompt_tokens, counters.num_cached_tokens) == (24, 0)
+
+    def test_it_says_why_the_next_of_a_level_does_not_run(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW]))
+        add(driver, "runs", max_tokens=9, service_class="high")
+        driver.step()
+        add(driver, "high", service_class="high")
+        add(driver, "low", service_class="low")
+        driver.step()
+        taken = "every slot is taken by an equal or better level"
+        assert driver.scheduler.stats(0.0).blocked == {1: taken, 2: taken}
+
+    def test_classes_show_what_waits_and_tenants_what_they_were_served(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW]))
+        add(driver, "runs", max_tokens=9, service_class="high", tenant="t")
+        driver.step()
+        driver.now = 5.0
+        add(driver, "waits", prompt_len=7, service_class="low")
+        driver.now = 8.0
+        stats = driver.scheduler.stats(driver.now)
+        high, low = stats.classes
+        assert (high.num_running, high.num_queued) == (1, 0)
+        assert (low.num_queued, low.num_queued_tokens, low.oldest_wait_s) == (1, 7, 3.0)
+        assert dict(stats.counters.served_tokens) == {"t": 1}

@@ -160,7 +160,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert sorted(map(str, ended)) == sorted(str(id) for r in self.requests.values() for id in r.sequence_ids)
         for request in self.requests.values():
             self._check_tokens(request)
-        stats = self.driver.scheduler.stats()
+        stats = self.driver.scheduler.stats(0.0)
         assert (stats.num_running, stats.num_waiting) == (0, 0)
         assert (stats.num_free_device_blocks, stats.num_free_host_blocks) == (self.num_blocks, self.num_host_blocks)
         assert self.driver.executor.residents == {}

@@ -99,11 +99,11 @@ class World:
         yield "ready"
 
     def do_stats(self) -> Iterator[str]:
-        stats = self.driver.scheduler.stats()
+        stats = self.driver.scheduler.stats(0.0)
         yield (
             f"running {stats.num_running}, waiting {stats.num_waiting}, free blocks {stats.num_free_device_blocks}, "
-            f"computed {stats.num_computed_tokens}, sampled {stats.num_sampled_tokens}, "
-            f"preemptions {stats.num_preemptions}"
+            f"computed {stats.counters.num_computed_tokens}, sampled {stats.counters.num_sampled_tokens}, "
+            f"preemptions {stats.counters.num_preemptions}"
         )
 
     def _said(self) -> Iterator[str]:

@@ -103,15 +103,15 @@ def test_out_of_blocks_the_worst_rank_yields_and_computes_again(depth: int) -> N
     assert [driver.tokens(request.id) for request in requests] == [expected_tokens(r) for r in requests]
     starts = [start.sequence_id.request_id for plan in driver.plans for start in plan.starts]
     assert starts.count("a") == 1
-    assert driver.scheduler.stats().num_preemptions == len(starts) - 3 > 0
-    assert driver.scheduler.stats().num_free_device_blocks == 12
+    assert driver.scheduler.stats(0.0).counters.num_preemptions == len(starts) - 3 > 0
+    assert driver.scheduler.stats(0.0).num_free_device_blocks == 12
 
 
 def test_a_preempted_sequence_comes_back_before_anything_starts() -> None:
     driver = Driver(make_scheduler(num_blocks=6), ReferenceExecutor(num_blocks=6))
     for id in "ab":
         driver.scheduler.add(make_request(id, prompt_len=8, max_tokens=12), 0.0)
-    while not driver.scheduler.stats().num_preemptions:
+    while not driver.scheduler.stats(0.0).counters.num_preemptions:
         driver.step()
     driver.scheduler.add(make_request("c", prompt_len=1, max_tokens=1), 0.0)
     driver.run()
@@ -133,10 +133,10 @@ def test_without_preemption_a_start_reserves_all_it_may_need() -> None:
     for id in "abc":
         driver.scheduler.add(make_request(id, prompt_len=4, max_tokens=20), 0.0)
     driver.step()
-    assert driver.scheduler.stats().num_running == 2
+    assert driver.scheduler.stats(0.0).num_running == 2
     assert [len(start.blocks) for start in driver.plans[0].starts] == [6, 6]
     driver.run()
-    assert driver.scheduler.stats().num_preemptions == 0
+    assert driver.scheduler.stats(0.0).counters.num_preemptions == 0
     assert len(driver.finishes()) == 3
 
 
@@ -144,10 +144,10 @@ def test_the_watermark_is_left_free_by_starts_unless_nothing_runs() -> None:
     driver = Driver(make_scheduler(num_blocks=10, watermark=0.2), ReferenceExecutor(10))
     driver.scheduler.add(make_request("a", prompt_len=36, max_tokens=4), 0.0)
     driver.step()
-    assert driver.scheduler.stats().num_running == 1
+    assert driver.scheduler.stats(0.0).num_running == 1
     driver.scheduler.add(make_request("b", prompt_len=1, max_tokens=1), 0.0)
     driver.step()
-    assert driver.scheduler.stats().num_waiting == 1
+    assert driver.scheduler.stats(0.0).num_waiting == 1
 
 
 class TestAbort:
@@ -166,19 +166,19 @@ class TestAbort:
         assert driver.finishes()["a/0"][0] is FinishReason.CANCELLED
         assert driver.log.count(RequestFinished("a")) == 1
         assert driver.tokens("b") == expected_tokens(other)
-        assert driver.scheduler.stats().num_free_device_blocks == 100
+        assert driver.scheduler.stats(0.0).num_free_device_blocks == 100
         assert driver.executor.residents == {}
 
     def test_while_preempted(self) -> None:
         driver = Driver(make_scheduler(num_blocks=6), ReferenceExecutor(num_blocks=6))
         for id in "ab":
             driver.scheduler.add(make_request(id, prompt_len=8, max_tokens=12), 0.0)
-        while not driver.scheduler.stats().num_preemptions:
+        while not driver.scheduler.stats(0.0).counters.num_preemptions:
             driver.step()
         driver.scheduler.abort("b")
         driver.run()
         assert driver.finishes()["b/0"][0] is FinishReason.CANCELLED
-        assert driver.scheduler.stats().num_free_device_blocks == 6
+        assert driver.scheduler.stats(0.0).num_free_device_blocks == 6
 
     def test_of_all_sequences_of_a_request(self) -> None:
         driver = Driver(make_scheduler(max_num_seqs=2, budget=64))
@@ -187,7 +187,7 @@ class TestAbort:
         driver.scheduler.abort("a")
         driver.run()
         assert sorted(driver.finishes()) == ["a/0", "a/1", "a/2"]
-        assert driver.scheduler.stats().num_running == driver.scheduler.stats().num_waiting == 0
+        assert driver.scheduler.stats(0.0).num_running == driver.scheduler.stats(0.0).num_waiting == 0
 
     def test_of_what_has_ended_or_never_was_changes_nothing(self) -> None:
         driver = Driver(make_scheduler())
@@ -209,7 +209,7 @@ def test_finish_keeps_so_many_tokens_and_ends_as_stop() -> None:
     driver.scheduler.finish(SequenceId("a", 0), 2)
     driver.run()
     assert driver.finishes() == {"a/0": (FinishReason.STOP, 2)}
-    assert driver.scheduler.stats().num_free_device_blocks == 100
+    assert driver.scheduler.stats(0.0).num_free_device_blocks == 100
 
 
 def test_a_sequence_that_the_engine_cannot_compute_fails_alone() -> None:

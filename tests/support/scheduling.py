@@ -230,7 +230,7 @@ class Driver:
             was_idle = not self._results
             if self.step() is None and was_idle:
                 return
-        raise AssertionError(f"still busy after {max_steps} steps: {self.scheduler.stats()}")
+        raise AssertionError(f"still busy after {max_steps} steps: {self.scheduler.stats(0.0)}")
 
     def tokens(self, request_id: str, index: int = 0) -> list[int]:
         wanted = SequenceId(request_id, index)

@@ -305,7 +305,49 @@ Global___StatsRequest: _TypeAlias = StatsRequest  # noqa: Y015
 
 @_typing.final
 class StatsResponse(_message.Message):
+    """How things stand, and what only grows since the scheduler started."""
+
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ServedTokensEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class BlockedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     ENGINE_FIELD_NUMBER: _builtins.int
     NUM_RUNNING_FIELD_NUMBER: _builtins.int
@@ -315,18 +357,52 @@ class StatsResponse(_message.Message):
     NUM_STEPS_FIELD_NUMBER: _builtins.int
     NUM_COMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
     NUM_SAMPLED_TOKENS_FIELD_NUMBER: _builtins.int
-    NUM_PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    NUM_RECOMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_COPIED_OUT_BLOCKS_FIELD_NUMBER: _builtins.int
+    NUM_COPIED_IN_BLOCKS_FIELD_NUMBER: _builtins.int
+    COPIED_S_FIELD_NUMBER: _builtins.int
+    WAIT_ERROR_S_FIELD_NUMBER: _builtins.int
+    NUM_WAITS_ESTIMATED_FIELD_NUMBER: _builtins.int
+    PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    CLASSES_FIELD_NUMBER: _builtins.int
+    SERVED_TOKENS_FIELD_NUMBER: _builtins.int
+    BLOCKED_FIELD_NUMBER: _builtins.int
     num_running: _builtins.int
     num_waiting: _builtins.int
     num_free_device_blocks: _builtins.int
     num_free_host_blocks: _builtins.int
     num_steps: _builtins.int
-    """Steps committed, tokens computed and sampled, and sequences displaced since the scheduler started."""
+    """Steps committed, tokens computed and tokens sampled."""
     num_computed_tokens: _builtins.int
     num_sampled_tokens: _builtins.int
-    num_preemptions: _builtins.int
+    num_recomputed_tokens: _builtins.int
+    """Tokens computed again after a preemption or a loss."""
+    num_prompt_tokens: _builtins.int
+    """Prompt tokens of first starts, and those of them that were found in the prefix cache."""
+    num_cached_tokens: _builtins.int
+    num_copied_out_blocks: _builtins.int
+    """Blocks copied between the tiers, and the seconds that took."""
+    num_copied_in_blocks: _builtins.int
+    copied_s: _builtins.float
+    wait_error_s: _builtins.float
+    """Sum of |estimated - real| waits for the first start, and over how many."""
+    num_waits_estimated: _builtins.int
     @_builtins.property
     def engine(self) -> _common_pb2.EngineDescription: ...
+    @_builtins.property
+    def preemptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionCount]: ...
+    @_builtins.property
+    def classes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassStats]: ...
+    @_builtins.property
+    def served_tokens(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Sampled tokens by tenant."""
+
+    @_builtins.property
+    def blocked(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """Why the next sequence of a level does not run (0 is the aged lane), where something waits."""
+
     def __init__(
         self,
         *,
@@ -338,12 +414,91 @@ class StatsResponse(_message.Message):
         num_steps: _builtins.int = ...,
         num_computed_tokens: _builtins.int = ...,
         num_sampled_tokens: _builtins.int = ...,
-        num_preemptions: _builtins.int = ...,
+        num_recomputed_tokens: _builtins.int = ...,
+        num_prompt_tokens: _builtins.int = ...,
+        num_cached_tokens: _builtins.int = ...,
+        num_copied_out_blocks: _builtins.int = ...,
+        num_copied_in_blocks: _builtins.int = ...,
+        copied_s: _builtins.float = ...,
+        wait_error_s: _builtins.float = ...,
+        num_waits_estimated: _builtins.int = ...,
+        preemptions: _abc.Iterable[Global___PreemptionCount] | None = ...,
+        classes: _abc.Iterable[Global___ClassStats] | None = ...,
+        served_tokens: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        blocked: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "num_computed_tokens", b"num_computed_tokens", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_preemptions", b"num_preemptions", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_s", b"copied_s", "engine", b"engine", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class PreemptionCount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """"priority" or "kv_full"."""
+    mode: _builtins.str
+    """"swap" or "recompute"."""
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        mode: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "mode", b"mode", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionCount: _TypeAlias = PreemptionCount  # noqa: Y015
+
+@_typing.final
+class ClassStats(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    NUM_RUNNING_FIELD_NUMBER: _builtins.int
+    NUM_QUEUED_FIELD_NUMBER: _builtins.int
+    NUM_QUEUED_TOKENS_FIELD_NUMBER: _builtins.int
+    OLDEST_WAIT_S_FIELD_NUMBER: _builtins.int
+    EXPECTED_WAIT_S_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    level: _builtins.int
+    num_running: _builtins.int
+    num_queued: _builtins.int
+    """Sequences that wait for their first start, and the tokens of their prompts."""
+    num_queued_tokens: _builtins.int
+    oldest_wait_s: _builtins.float
+    expected_wait_s: _builtins.float
+    """Estimated for a newcomer. Absent: no rate is known yet."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        level: _builtins.int = ...,
+        num_running: _builtins.int = ...,
+        num_queued: _builtins.int = ...,
+        num_queued_tokens: _builtins.int = ...,
+        oldest_wait_s: _builtins.float = ...,
+        expected_wait_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_wait_s", b"_expected_wait_s", "expected_wait_s", b"expected_wait_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_wait_s", b"_expected_wait_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "name", b"name", "num_queued", b"num_queued", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_wait_s: _TypeAlias = _typing.Literal["expected_wait_s"]  # noqa: Y015
+    _WhichOneofArgType__expected_wait_s: _TypeAlias = _typing.Literal["_expected_wait_s", b"_expected_wait_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_wait_s) -> _WhichOneofReturnType__expected_wait_s | None: ...
+
+Global___ClassStats: _TypeAlias = ClassStats  # noqa: Y015

@@ -1,0 +1,38 @@
+"""The scheduler's figures as a message."""
+
+from dataclasses import asdict
+
+from jetway.scheduler.stats import Stats
+from jetway.v1 import common_pb2, scheduler_pb2
+
+_COUNTS = (
+    "num_steps",
+    "num_computed_tokens",
+    "num_sampled_tokens",
+    "num_recomputed_tokens",
+    "num_prompt_tokens",
+    "num_cached_tokens",
+    "num_copied_out_blocks",
+    "num_copied_in_blocks",
+    "copied_s",
+    "wait_error_s",
+    "num_waits_estimated",
+)
+
+
+def stats_to_proto(stats: Stats, engine: common_pb2.EngineDescription) -> scheduler_pb2.StatsResponse:
+    return scheduler_pb2.StatsResponse(
+        engine=engine,
+        num_running=stats.num_running,
+        num_waiting=stats.num_waiting,
+        num_free_device_blocks=stats.num_free_device_blocks,
+        num_free_host_blocks=stats.num_free_host_blocks,
+        preemptions=[
+            scheduler_pb2.PreemptionCount(reason=reason, mode=mode, count=count)
+            for (reason, mode), count in stats.counters.preemptions.items()
+        ],
+        classes=[scheduler_pb2.ClassStats(**asdict(each)) for each in stats.classes],
+        served_tokens=stats.counters.served_tokens,
+        blocked=stats.blocked,
+        **{name: getattr(stats.counters, name) for name in _COUNTS},
+    )
