@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.limits import Limits
+from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.scheduler.scheduler import Scheduler
-from tests.support.scheduling import Driver, expected_tokens, make_engine, make_request
+from tests.support.scheduling import Driver, ReferenceExecutor, expected_tokens, make_engine, make_request
 
 
 def make_driver(*, classes: tuple[ServiceClass, ...] = (ServiceClass(),), **limits: object) -> Driver:
@@ -84,24 +85,23 @@ def test_unmixed_steps_prefill_or_decode_and_starve_neither() -> None:
     assert driver.tokens("c") == expected_tokens(make_request("c", prompt_len=7, max_tokens=3))
 
 
+class TimedExecutor(ReferenceExecutor):
+    """Steps take 10 ms and 1 ms a prefill token."""
+
+    def run(self, plan: StepPlan) -> StepResult:
+        prefill = sum(count for count in plan.row_tokens if count > 1)
+        return replace(super().run(plan), elapsed_s=0.010 + 0.001 * prefill)
+
+
 def test_the_budget_keeps_the_tightest_inter_token_objective() -> None:
-    """Steps take 10 ms and 1 ms a prefill token: an objective of 30.5 ms leaves 20 tokens beside the decode."""
+    """Once the step times are known, an objective of 30.5 ms leaves 20 tokens beside the decode."""
     driver = make_driver(classes=(ServiceClass(name="fast", itl_objective_s=0.0305), ServiceClass(name="bulk")))
-    teach(driver)
+    driver.executor = TimedExecutor()
+    for size in range(4, 44):
+        add(driver, f"teach{size}", prompt_len=size, max_tokens=3, service_class="bulk")
+        driver.run()
     add(driver, "fast", prompt_len=4, max_tokens=30, service_class="fast")
     driver.step()
     add(driver, "bulk", prompt_len=60, max_tokens=1, service_class="bulk")
     driver.step()
     assert rows(driver)[-1] == [1, 20]
-
-
-def teach(driver: Driver) -> None:
-    """Run requests of many sizes with the step times of the model, so that it is known."""
-    scheduler, executor = driver.scheduler, driver.executor
-    for round in range(40):
-        add(driver, f"teach{round}", prompt_len=4 + round, max_tokens=3, service_class="bulk")
-        while plan := scheduler.plan(0.0):
-            prefill = sum(count for count in plan.row_tokens if count > 1)
-            result = replace(executor.run(plan), elapsed_s=0.010 + 0.001 * prefill)
-            scheduler.commit(result, 0.0)
-            scheduler.events()
