@@ -1,7 +1,8 @@
 """Multi-step behaviour as text: each file in tests/scenarios is a series of commands and what came of them.
 
-    command            scheduler blocks=N slots=N budget=N | add ID prompt=N max=N [shared=N] | abort ID | finish ID keep=N |
-                       step N | lose | recover | stats
+    command            scheduler blocks=N slots=N budget=N [host=N] [mode=M] [CLASS=LEVEL ...] |
+                       add ID prompt=N max=N [n=N] [shared=N] [class=C] [tenant=T] [priority=N] [deadline=S] |
+                       abort ID | finish ID keep=N | step N | run | clock S | lose | recover | stats
     ----               what follows, up to an empty line, is what the command must print
 
 JETWAY_REWRITE=1 writes the files anew; commit the changes only if you understand what caused them.
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from jetway.scheduler.class_queue import QueueFull
+from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import RequestFinished, SequenceFinished
+from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.plan import StepPlan
 from jetway.scheduler.request import InvalidRequest, SequenceId
 from tests.support.scheduling import Driver, ReferenceExecutor, make_engine, make_request, make_scheduler
@@ -58,19 +61,39 @@ class World:
     def run(self, command: str) -> Iterator[str]:
         verb, *words = command.split()
         names = [word for word in words if "=" not in word]
-        options = {key: int(value) for key, value in (word.split("=") for word in words if "=" in word)}
+        options = dict(word.split("=") for word in words if "=" in word)
         yield from getattr(self, f"do_{verb}")(*names, **options)
 
-    def do_scheduler(self, *, blocks: int, slots: int, budget: int) -> Iterator[str]:
-        self.num_blocks = blocks
-        scheduler = make_scheduler(num_blocks=blocks, max_num_seqs=slots, budget=budget)
-        self.driver = Driver(scheduler, ReferenceExecutor(num_blocks=blocks))
+    def do_scheduler(
+        self, *, blocks: str, slots: str, budget: str, host: str = "0", mode: str = "auto", **levels: str
+    ) -> Iterator[str]:
+        self.num_blocks = int(blocks)
+        classes = [ServiceClass(name=name, level=int(level)) for name, level in levels.items()]
+        scheduler = make_scheduler(
+            num_blocks=self.num_blocks,
+            num_host_blocks=int(host),
+            max_num_seqs=int(slots),
+            budget=int(budget),
+            preemption_mode=PreemptionMode(mode),
+            classes=classes or [ServiceClass()],
+        )
+        self.driver = Driver(scheduler, ReferenceExecutor(num_blocks=self.num_blocks))
         yield "ok"
 
-    def do_add(self, id: str, *, prompt: int, max: int, shared: int = 0) -> Iterator[str]:
-        request = make_request(id, prompt_len=prompt, max_tokens=max, prefix="shared", prefix_len=shared)
+    def do_add(self, id: str, *, prompt: str, max: str, shared: str = "0", **options: str) -> Iterator[str]:
+        fields: dict[str, object] = {"prefix": "shared", "prefix_len": int(shared)}
+        for key, name, kind in (
+            ("n", "n", int),
+            ("class", "service_class", str),
+            ("tenant", "tenant", str),
+            ("priority", "priority", int),
+            ("deadline", "deadline_s", float),
+        ):
+            if key in options:
+                fields[name] = kind(options[key])
+        request = make_request(id, prompt_len=int(prompt), max_tokens=int(max), **fields)
         try:
-            self.driver.scheduler.add(request, 0.0)
+            self.driver.scheduler.add(request, self.driver.now)
         except (InvalidRequest, QueueFull) as error:
             yield f"{id} refused: {error}"
         else:
@@ -80,8 +103,8 @@ class World:
         self.driver.scheduler.abort(id)
         yield from self._said()
 
-    def do_finish(self, id: str, *, keep: int) -> Iterator[str]:
-        self.driver.scheduler.finish(SequenceId(id, 0), keep)
+    def do_finish(self, id: str, *, keep: str) -> Iterator[str]:
+        self.driver.scheduler.finish(SequenceId(id, 0), int(keep))
         yield from self._said()
 
     def do_step(self, count: str = "1") -> Iterator[str]:
@@ -89,6 +112,17 @@ class World:
             plan = self.driver.step()
             yield render(plan) if plan else "nothing to do"
             yield from self._said()
+
+    def do_run(self) -> Iterator[str]:
+        """Steps until nothing is left, without the plans."""
+        first = len(self.driver.plans)
+        self.driver.run()
+        yield f"{len(self.driver.plans) - first} steps"
+        yield from self._said()
+
+    def do_clock(self, now: str) -> Iterator[str]:
+        self.driver.now = float(now)
+        yield f"{now} s"
 
     def do_lose(self) -> Iterator[str]:
         self.driver.lose_executor(ReferenceExecutor(num_blocks=self.num_blocks))
@@ -103,7 +137,7 @@ class World:
         yield (
             f"running {stats.num_running}, waiting {stats.num_waiting}, free blocks {stats.num_free_device_blocks}, "
             f"computed {stats.counters.num_computed_tokens}, sampled {stats.counters.num_sampled_tokens}, "
-            f"preemptions {stats.counters.num_preemptions}"
+            f"recomputed {stats.counters.num_recomputed_tokens}, preemptions {stats.counters.num_preemptions}"
         )
 
     def _said(self) -> Iterator[str]:
@@ -118,7 +152,9 @@ class World:
 
 def render(plan: StepPlan) -> str:
     """One line a plan; `rows 0:1 2:8` computes 1 token of slot 0 and 8 of slot 2."""
-    parts = [f"release {' '.join(map(str, plan.releases))}"] if plan.releases else []
+    parts = [f"out {' '.join(f'{device}>{host}' for device, host in plan.copies_out)}"] if plan.copies_out else []
+    parts += [f"in {' '.join(f'{host}>{device}' for host, device in plan.copies_in)}"] if plan.copies_in else []
+    parts = [f"release {' '.join(map(str, plan.releases))}", *parts] if plan.releases else parts
     for start in plan.starts:
         blocks = " ".join(map(str, start.blocks))
         tokens = f"{start.computed}/{len(start.tokens)} tokens"
