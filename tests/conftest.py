@@ -1,9 +1,12 @@
 """Fixtures that need something a machine may lack: skipped by name, unless JETWAY_REQUIRE demands them."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # it would fork, and post over the network
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO_ENGINE = ROOT / ".jetway" / "engines" / "smollm2-135m-instruct"

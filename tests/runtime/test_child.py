@@ -1,0 +1,103 @@
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from jetway.runtime.child import Child
+from jetway.runtime.errors import ConfigError, Unavailable
+from tests.support.processes import is_alive
+
+Start = Callable[[str], Awaitable[Child]]
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    """What the children logged."""
+    return []
+
+
+@pytest.fixture
+async def start(lines: list[str]) -> AsyncIterator[Start]:
+    """Runs a Python program as the gateway; its lifeline is closed and it is killed at the end."""
+    lifeline_fd, own_fd = os.pipe()
+    children: list[Child] = []
+
+    async def run(program: str) -> Child:
+        argv = [sys.executable, "-c", "import os, sys, time, signal\nready = int(sys.argv[-1])\n" + program]
+        children.append(await Child.start("gateway", argv, lifeline_fd, lines.append))
+        return children[-1]
+
+    yield run
+    for child in children:
+        await child.kill()
+    os.close(lifeline_fd)
+    os.close(own_fd)
+
+
+READY = """os.write(ready, b'{"ready": {"port": "1"}}\\n')\n"""
+
+
+async def test_ready_returns_what_was_announced(start: Start) -> None:
+    child = await start(READY + "time.sleep(60)")
+    assert await child.ready() == {"port": "1"}
+
+
+async def test_a_refusal_is_a_config_error(start: Start) -> None:
+    child = await start("""os.write(ready, b'{"refused": "port 80 is taken"}\\n')""")
+    with pytest.raises(ConfigError, match="^gateway: port 80 is taken$"):
+        await child.ready()
+
+
+async def test_an_end_before_ready_names_status_and_last_lines(start: Start, lines: list[str]) -> None:
+    child = await start("print('first', flush=True); sys.stderr.write('no newline'); sys.exit(4)")
+    with pytest.raises(Unavailable) as raised:
+        await child.ready()
+    assert raised.value.message == "the gateway exited with status 4; it last said:\n    first\n    no newline"
+    assert lines == ["[gateway] first", "[gateway] no newline"]
+
+
+async def test_only_the_last_lines_are_kept(start: Start, lines: list[str]) -> None:
+    child = await start("for i in range(100): print('x' * 100_000, i)\nos.kill(os.getpid(), signal.SIGABRT)")
+    with pytest.raises(Unavailable, match="was killed by SIGABRT") as raised:
+        await child.ended()
+    assert len(raised.value.message.splitlines()) == 1 + 20
+    assert len(lines) == 100
+    assert lines[-1] == f"[gateway] {'x' * 100_000} 99"
+
+
+async def test_stop_is_clean_when_the_process_ends(start: Start) -> None:
+    child = await start(READY + "time.sleep(60)")
+    await child.ready()
+    assert await child.stop(bound_s=10) is None
+
+
+async def test_stop_reports_a_status(start: Start) -> None:
+    child = await start("signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n" + READY + "time.sleep(60)")
+    await child.ready()
+    assert await child.stop(bound_s=10) == "the gateway exited with status 5"
+
+
+async def test_stop_kills_after_its_bound(start: Start) -> None:
+    child = await start("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + READY + "time.sleep(60)")
+    await child.ready()
+    assert await child.stop(bound_s=0.01) == "the gateway did not end within 0.01 s and was killed"
+
+
+async def test_kill_reaches_what_the_process_started(start: Start) -> None:
+    child = await start("""if True:
+        import subprocess
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        os.write(ready, b'{"ready": {"pid": "%d"}}\\n' % grandchild.pid)
+        grandchild.wait()
+    """)
+    pid = int((await child.ready())["pid"])
+    await child.kill()
+    while is_alive(pid):  # bounded by the test's timeout
+        await asyncio.sleep(0.005)
+
+
+async def test_a_missing_interpreter_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="cannot start the executor with /nowhere/python: No such file"):
+        await Child.start("executor", ["/nowhere/python"], 0, print)

@@ -1,0 +1,64 @@
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from jetway.runtime import cli
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {})
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["--version"])
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == f"jetway {version('jetway-llm')}\n"
+
+
+def test_print_config_names_the_spelling_of_a_flag(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("log_level: debug\n")
+    argv = ["serve", "engine", "--max-batch-size", "4", "--port=0", "--config", str(file), "--print-config"]
+    assert cli.main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "engine: engine  # argument"
+    assert "log_level: debug  # mine.yaml line 1" in lines
+    assert "  max_num_seqs: 4  # flag --max-batch-size" in lines
+    assert "  port: 0  # flag --port" in lines
+    assert "  grpc_port: 8001  # default" in lines
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "no command given; try `jetway serve ENGINE` or `jetway --help`"),
+        (["serve"], "engine is missing: it is the first argument, or a key of the configuration file"),
+        (["serve", "engine", "--prot", "80"], "unknown argument --prot; did you mean --port?"),
+        (["serve", "engine", "--max-num-seq=3"], "unknown argument --max-num-seq=3; did you mean --max-num-seqs?"),
+        (["serve", "engine", "other"], "unknown argument other"),
+        (["serve", "engine", "--port"], "argument --port: expected one argument (see jetway serve --help)"),
+        (["serve", "engine", "--port", "x"], "port must be a whole number, not 'x' (flag --port)"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+    assert cli.main(argv) == 2
+    assert capsys.readouterr().err == f"jetway: {message}\n"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = """if True:
+        import sys
+        from jetway.runtime.cli import main
+        try:
+            main(["serve", "--help"])
+        except SystemExit:
+            print([name for name in ("grpc", "numpy", "fastapi", "openvino", "torch") if name in sys.modules])
+    """
+    out = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert "--max-num-seqs" in out
+    assert out.endswith("\n[]\n")

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from jetway.runtime.directory import executor_socket, runtime_directory
+from jetway.runtime.errors import ConfigError
+
+
+def test_directory_is_private_and_removed(tmp_path: Path) -> None:
+    with runtime_directory([str(tmp_path)]) as directory:
+        assert directory.parent == tmp_path
+        assert directory.stat().st_mode & 0o777 == 0o700
+        executor_socket(directory, 1).touch()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_parent_too_long_for_a_socket_is_passed_over(tmp_path: Path) -> None:
+    long, short = tmp_path / ("x" * 100), tmp_path / "s"
+    long.mkdir()
+    short.mkdir()
+    with runtime_directory([str(long), str(tmp_path / "absent"), str(short)]) as directory:
+        assert directory.parent == short
+    assert list(long.iterdir()) == []
+
+
+def test_no_parent_is_a_config_error_that_names_what_was_tried(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no runtime directory: .*absent"), runtime_directory([f"{tmp_path}/absent"]):
+        pass
+
+
+def test_each_life_of_the_executor_has_its_own_socket() -> None:
+    assert executor_socket(Path("run"), 1) != executor_socket(Path("run"), 2)

@@ -1,0 +1,138 @@
+"""`jetway serve` whole: four processes around a simulated engine, with clients at the edge."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import openai
+import psutil
+import pytest
+
+from jetway.runtime.config import ExecutorConfig, SchedulerConfig, ServeConfig
+from jetway.runtime.errors import ConfigError
+from jetway.runtime.serve import load_engine, make_scheduler
+from jetway.v1.inference_pb2 import GenerateRequest
+from jetway.v1.inference_pb2_grpc import InferenceStub
+from tests.support.processes import Running, is_alive
+from tests.support.scheduling import make_engine
+from tests.support.tokenizers import byte_level, write_engine
+
+JETWAY = Path(sys.executable).with_name("jetway")
+READY = "Ctrl-C stops"
+
+
+@pytest.fixture
+def engine_dir(tmp_path: Path) -> Path:
+    directory = tmp_path / "engine"
+    directory.mkdir()
+    return write_engine(directory, byte_level())
+
+
+@contextmanager
+def serving(engine_dir: Path, **settings: str) -> Iterator[Running]:
+    """Over a simulated engine, on any free ports, unless `settings` say otherwise."""
+    runtime_parent = engine_dir.parent / "run"
+    runtime_parent.mkdir()
+    settings = {"backend": "simulated", "port": "0", "grpc_port": "0"} | settings
+    with Running.start([JETWAY, "serve", engine_dir], runtime_parent, **settings) as running:
+        yield running
+    assert list(runtime_parent.iterdir()) == []
+
+
+def openai_client(running: Running) -> openai.OpenAI:
+    (url,) = running.facts("openai")
+    return openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+
+
+def test_both_protocols_answer_and_a_drain_lets_a_stream_end(engine_dir: Path) -> None:
+    with serving(engine_dir, model_name="mine") as running:
+        running.wait_for(READY)
+        assert running.facts("engine") == ["simulated"]
+        with grpc.insecure_channel(running.facts("grpc")[0]) as channel:
+            answer = InferenceStub(channel).Generate(GenerateRequest(text="hi", max_tokens=5))
+        assert (answer.model, answer.usage.completion_tokens) == ("mine", 5)
+        with openai_client(running) as client:
+            stream = client.completions.create(
+                model="mine", prompt="hi", max_tokens=400, stream=True, stream_options={"include_usage": True}
+            )
+            next(stream)
+            running.send_signal(signal.SIGTERM)
+            *_, last = stream
+        assert last.usage is not None
+        assert last.usage.completion_tokens == 400
+        assert running.end().status == 0
+
+
+def test_a_killed_executor_ends_all_of_it(engine_dir: Path) -> None:
+    with serving(engine_dir) as running:
+        running.wait_for(READY)
+        children = psutil.Process(running.pid).children()
+        (executor,) = [child for child in children if "executor" in child.cmdline()]
+        os.kill(executor.pid, signal.SIGKILL)
+        status, out, _ = running.end()
+    assert status == 1
+    assert "the executor was killed by SIGKILL" in out
+    assert not any(is_alive(child.pid) for child in children)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"num_device_blocks": "0"},
+            "num_device_blocks must be at least 1, not 0 (environment JETWAY_NUM_DEVICE_BLOCKS)",
+        ),
+        ({"kv_cache_memory": "1"}, "executor: kv_cache_memory must hold one block of 2048 bytes, not 1"),
+        ({"max_num_seqs": "5"}, "scheduler: max_num_seqs is 5, but the engine was built for 4"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(engine_dir: Path, settings: dict[str, str], message: str) -> None:
+    with serving(engine_dir, **settings) as running:
+        status, _, err = running.end()
+    assert status == 2
+    assert err.startswith(f"jetway: {message}")
+    assert err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_named(engine_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with serving(engine_dir, port=str(port)) as running:
+            status, _, err = running.end()
+    assert status == 2
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in err
+
+
+def test_a_simulated_engine_has_the_shape_of_the_directory(engine_dir: Path) -> None:
+    executor = ExecutorConfig(backend="simulated", kv_cache_memory=1 << 20, host_cache_memory=1 << 16)
+    description = load_engine(ServeConfig(engine=engine_dir, executor=executor)).describe()
+    # 2 (K and V) x 8 x 4 bytes a token, 32 tokens a block: 2 KiB a block.
+    assert (description.block_bytes, description.num_device_blocks, description.num_host_blocks) == (2048, 512, 32)
+    assert (description.max_num_seqs, description.max_num_batched_tokens, description.max_seq_len) == (4, 256, 512)
+
+
+def test_a_directory_that_is_no_engine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="config.json: does not exist"):
+        load_engine(ServeConfig(engine=tmp_path))
+
+
+def test_an_engine_directory_without_its_model_is_refused(engine_dir: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        load_engine(ServeConfig(engine=engine_dir))
+
+
+def test_limits_default_to_what_the_engine_allows() -> None:
+    engine = make_engine(max_num_seqs=8)
+    make_scheduler(SchedulerConfig(), engine).check()
+    with pytest.raises(ConfigError, match="max_num_batched_tokens is 11; it must be at least 12"):
+        make_scheduler(SchedulerConfig(max_num_batched_tokens=11), engine)
+    with pytest.raises(ConfigError, match="max_num_seqs is 9, but the engine was built for 8"):
+        make_scheduler(SchedulerConfig(max_num_seqs=9), engine)
+    with pytest.raises(ConfigError, match="the device pool holds no block"):
+        make_scheduler(SchedulerConfig(), replace(engine, num_device_blocks=0))

@@ -1,0 +1,130 @@
+"""The supervisor as a process of its own, over roles that do nothing (tests/support/role.py)."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jetway.runtime.config import ExecutorConfig, ServeConfig
+from jetway.runtime.supervisor import role_command
+from tests.support.processes import Running, is_alive
+
+SUPERVISE = Path(__file__).resolve().parent.parent / "support" / "supervise.py"
+READY = "Ctrl-C stops"
+
+
+@contextmanager
+def supervised(runtime_parent: Path, *behaviours: str, **settings: str) -> Iterator[Running]:
+    with Running.start([sys.executable, SUPERVISE, *behaviours], runtime_parent, **settings) as running:
+        yield running
+
+
+def pids(running: Running) -> list[int]:
+    return [int(pid) for pid in running.facts("pid")]
+
+
+def test_roles_start_in_order_and_drain_in_reverse(tmp_path: Path) -> None:
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGTERM)
+        status, out, err = running.end()
+    assert status == 0
+    assert re.findall(r"^(\w+) ready", out, re.MULTILINE) == ["executor", "scheduler", "gateway"]
+    assert re.findall(r"^\[(\w+)\] stopped", err, re.MULTILINE) == ["gateway", "scheduler", "executor"]
+    assert not any(is_alive(pid) for pid in pids(running))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runtime_directory_is_private_and_holds_the_configuration(tmp_path: Path) -> None:
+    with supervised(tmp_path, port="0") as running:
+        running.wait_for(READY)
+        (directory,) = tmp_path.iterdir()
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert "port: 0  # environment JETWAY_PORT" in (directory / "serve.yaml").read_text()
+
+
+def test_a_lost_role_takes_the_others_with_it(tmp_path: Path) -> None:
+    with supervised(tmp_path, "executor=lost") as running:
+        running.wait_for(READY)
+        (directory,) = tmp_path.iterdir()
+        (directory / "lost").touch()
+        status, out, _ = running.end()
+    assert status == 1
+    assert out.endswith("the executor exited with status 7; it last said:\n    starting\n    something broke\n")
+    assert not any(is_alive(pid) for pid in pids(running))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_role_is_named_with_its_signal(tmp_path: Path) -> None:
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        os.kill(pids(running)[1], signal.SIGKILL)
+        status, out, _ = running.end()
+    assert status == 1
+    assert "the scheduler was killed by SIGKILL" in out
+
+
+def test_a_role_that_crashes_at_start(tmp_path: Path) -> None:
+    with supervised(tmp_path, "scheduler=crash") as running:
+        status, out, _ = running.end()
+    assert status == 1
+    assert out.endswith("the scheduler exited with status 3; it last said:\n    starting\n")
+    assert "gateway" not in out
+
+
+def test_a_role_that_refuses_its_configuration(tmp_path: Path) -> None:
+    with supervised(tmp_path, "executor=refuse") as running:
+        status, out, _ = running.end()
+    assert (status, out) == (2, "executor: threads must be even\n")
+
+
+def test_a_start_that_takes_too_long(tmp_path: Path) -> None:
+    with supervised(tmp_path, "executor=mute", start_timeout_s="0.2") as running:
+        status, out, _ = running.end()
+    assert (status, out) == (1, "not ready within start_timeout_s, which is 0.2\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_starting_stops(tmp_path: Path) -> None:
+    with supervised(tmp_path, "scheduler=mute") as running:
+        running.wait_for("pid")
+        running.send_signal(signal.SIGINT)
+        assert running.end().status == 0
+    assert not any(is_alive(pid) for pid in pids(running))
+
+
+def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
+    with supervised(tmp_path, "gateway=stubborn", drain_timeout_s="3600") as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGTERM)
+        running.wait_for("stopping")
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 1
+    assert not any(is_alive(pid) for pid in pids(running))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_role_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    with supervised(tmp_path, "gateway=stubborn") as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGKILL)
+        assert len(pids(running)) == 3
+        while any(is_alive(pid) for pid in pids(running)):  # bounded by the test's timeout
+            time.sleep(0.005)
+
+
+def test_only_the_executor_runs_in_another_python() -> None:
+    config = ServeConfig(engine=Path("engine"), executor=ExecutorConfig(python="/opt/trt/bin/python"))
+    command = role_command(config)
+    assert command("executor") == ["/opt/trt/bin/python", "-m", "jetway.runtime.serve", "executor"]
+    assert command("gateway") == [sys.executable, "-m", "jetway.runtime.serve", "gateway"]
+
+
+def test_imports_no_grpc() -> None:
+    program = "import sys, jetway.runtime.cli, jetway.runtime.supervisor; print({'grpc', 'numpy'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"

@@ -1,0 +1,54 @@
+"""A role without work, run as a program by the supervisor's tests: `role.py ROLE BEHAVIOUR` and the supervisor's flags.
+
+serve      announce, wait for SIGTERM, exit 0
+lost       announce, then exit 7 once the file `lost` lies beside the configuration
+crash      exit 3 before it is ready
+refuse     refuse the configuration
+mute       never announce anything
+stubborn   announce, ignore SIGTERM
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from jetway.runtime.errors import ConfigError
+from jetway.runtime.lifeline import Lifeline
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role")
+    parser.add_argument("behaviour")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--lifeline-fd", type=int, required=True)
+    parser.add_argument("--ready-fd", type=int, required=True)
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if args.behaviour == "stubborn" else _stop)
+    lifeline = Lifeline(args.lifeline_fd, args.ready_fd)
+    lifeline.watch()
+    print("starting", file=sys.stderr)
+    if args.behaviour == "crash":
+        return 3
+    if args.behaviour == "refuse":
+        lifeline.refuse(ConfigError("threads must be even"))
+        return 2
+    if args.behaviour != "mute":
+        lifeline.announce({"pid": str(os.getpid()), "config": str(args.config)})
+    while not (args.behaviour == "lost" and args.config.with_name("lost").exists()):
+        time.sleep(0.005)
+    print("something broke", file=sys.stderr)
+    return 7
+
+
+def _stop(number: int, frame: object) -> None:
+    print("stopped", file=sys.stderr)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
