@@ -71,18 +71,18 @@ class ClassQueue:
         self.num_queued_tokens += change * sequence.prompt_len
         self.num_queued_output_tokens += change * sequence.max_output
 
-    def tenant_of(self, sequence: Sequence) -> str:
-        """Whom the sequence is charged to; everyone alike where the class does not share."""
-        return sequence.request.tenant if self.service_class.share_fairly else ""
+    def party(self, tenant: str) -> str:
+        """Whom a tenant's tokens are charged to: everyone alike where the class does not share."""
+        return tenant if self.service_class.share_fairly else ""
 
     def put(self, sequence: Sequence) -> None:
-        tenant = self.tenant_of(sequence)
+        tenant = self.party(sequence.request.tenant)
         key = (sequence.delayed, sequence.request.priority, sequence.order)
         self._queues.setdefault(tenant, Queue()).push(key, sequence)
         self.share.wait(tenant)
 
     def take(self, sequence: Sequence) -> None:
-        tenant = self.tenant_of(sequence)
+        tenant = self.party(sequence.request.tenant)
         queue = self._queues[tenant]
         queue.remove(sequence)
         if not queue:

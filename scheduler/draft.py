@@ -62,8 +62,8 @@ class StepDraft:
         assert sequence.slot is not None
         sequence.computed += num_tokens
         sequence.in_flight += 1
-        samples = sequence.gap == 0
-        sequence.unresolved += samples
+        samples = sequence.known == sequence.computed
+        sequence.known += samples
         row = self.rows[sequence.slot] = Row(sequence, num_tokens, sequence.computed, samples, grown)
         self._count(row, 1)
 
@@ -75,7 +75,7 @@ class StepDraft:
             self._count(row, -1)
             sequence.computed -= row.num_tokens
             sequence.in_flight -= 1
-            sequence.unresolved -= row.samples
+            sequence.known -= row.samples
 
     def _count(self, row: Row, change: int) -> None:
         self.budget_tokens -= change * row.num_tokens

@@ -158,8 +158,6 @@ class KvCache:
 
     def publish(self, sequence: Sequence, num_full: int) -> list[BlockHash]:
         """The sequence's first `num_full` blocks are full and committed: index the new ones, and return their names."""
-        if num_full <= sequence.num_indexed:
-            return []
         sequence.extend_hashes(self._engine_id, self.block_size)
         new = slice(sequence.num_indexed, num_full)
         for block, name in zip(sequence.blocks[new], sequence.hashes[new], strict=True):

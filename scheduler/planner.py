@@ -76,7 +76,11 @@ class Planner:
         position = 0
         while position < len(self._residents):
             sequence = self._residents[position]
-            if sequence.gap == 1 and sequence.plannable and not self._plan_decode(draft, sequence):
+            if (
+                sequence.known - sequence.computed == 1
+                and sequence.plannable
+                and not self._plan_decode(draft, sequence)
+            ):
                 continue  # it yielded itself: the next has moved up
             position += 1
 

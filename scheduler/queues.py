@@ -1,5 +1,6 @@
 """All queues, by level: what ran before comes back first, then classes and tenants share."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Items
 
@@ -90,7 +91,7 @@ class Queues:
         """A new sequence waits for its first start."""
         queue, level = self._home(sequence)
         level.share.arrive(queue.service_class.name)
-        queue.share.arrive(queue.tenant_of(sequence))
+        queue.share.arrive(queue.party(sequence.request.tenant))
         queue.count_queued(sequence, 1)
         self.num_waiting += 1
         self._put(sequence)
@@ -103,7 +104,8 @@ class Queues:
         queue.num_running += 1
         if sequence.state is State.WAITING:
             queue.count_queued(sequence, -1)
-            self._charge(sequence, PROMPT_TOKEN * (sequence.prompt_len - sequence.num_cached_tokens))
+            num_computed = sequence.prompt_len - sequence.num_cached_tokens
+            self._charge(queue.service_class.name, sequence.request.tenant, PROMPT_TOKEN * num_computed)
 
     def preempt(self, sequence: Sequence) -> None:
         """A resident, PREEMPTED by now, waits to resume."""
@@ -119,9 +121,11 @@ class Queues:
         sequence.aged_at = now
         self.lane.enter(sequence, now)
 
-    def sampled(self, sequence: Sequence) -> None:
-        """A token of the sequence was committed."""
-        self._charge(sequence, SAMPLED_TOKEN)
+    def charge_sampled(self, sequences: Items[Sequence]) -> None:
+        """One token of each was committed."""
+        tokens = Counter((sequence.request.service_class, sequence.request.tenant) for sequence in sequences)
+        for (name, tenant), count in tokens.items():
+            self._charge(name, tenant, SAMPLED_TOKEN * count)
 
     def end(self, sequence: Sequence) -> None:
         """A sequence is about to finish, from whatever state."""
@@ -133,7 +137,7 @@ class Queues:
             self.num_waiting -= 1
             if sequence.state is State.WAITING:
                 queue.count_queued(sequence, -1)
-        queue.share.depart(queue.tenant_of(sequence))
+        queue.share.depart(queue.party(sequence.request.tenant))
         level.share.depart(queue.service_class.name)
 
     def delay(self, sequence: Sequence) -> None:
@@ -162,10 +166,10 @@ class Queues:
         name = sequence.request.service_class
         return self._classes[name], self._levels[name]
 
-    def _charge(self, sequence: Sequence, cost: float) -> None:
-        queue, level = self._home(sequence)
-        queue.share.charge(queue.tenant_of(sequence), cost)
-        level.share.charge(queue.service_class.name, cost)
+    def _charge(self, name: str, tenant: str, cost: float) -> None:
+        queue = self._classes[name]
+        queue.share.charge(queue.party(tenant), cost)
+        self._levels[name].share.charge(name, cost)
 
     def _put(self, sequence: Sequence) -> None:
         queue, level = self._home(sequence)

@@ -1,6 +1,6 @@
 """Who is resident in the executor: starting, displacing, leaving, with slots, blocks and queues kept in step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from .claims import Claims
 from .draft import Row, StepDraft
@@ -96,14 +96,16 @@ class Residency:
             self._queues.unpark(name)
         self.cache.unload(sequence)
 
-    def settle(self, row: Row) -> None:
-        """A row's result has come: full blocks that it computed can be shared from now on."""
-        sequence = row.sequence
-        sequence.in_flight -= 1
-        if sequence.state is State.RUNNING:
-            for name in self.cache.publish(sequence, row.computed // self.cache.block_size):
-                if self._claims.settle(name):
-                    self._queues.unpark(name)
+    def settle(self, rows: Iterable[Row]) -> None:
+        """The rows' result has come: full blocks that they computed can be shared from now on."""
+        block_size = self.cache.block_size
+        for row in rows:
+            sequence = row.sequence
+            sequence.in_flight -= 1
+            if row.computed // block_size > sequence.num_indexed and sequence.state is State.RUNNING:
+                for name in self.cache.publish(sequence, row.computed // block_size):
+                    if self._claims.settle(name):
+                        self._queues.unpark(name)
 
     def check(self, waiting: list[Sequence]) -> None:
         """Raise AssertionError unless blocks and slots add up; `waiting` are the live sequences not resident."""

@@ -172,28 +172,33 @@ class Scheduler:
             self._demand.serve(rows.values(), now - max(planned_at, self._committed_at))
         self._committed_at = now
         self._counters.copied_s += result.copied_s
-        for row in rows.values():
-            self._residency.settle(row)
-        for position, slot in enumerate(result.slots):
-            self._commit_token(rows[slot].sequence, result, position)
+        self._residency.settle(rows.values())
+        self._commit_tokens(rows, result)
         for slot, message in result.failures:
             self._end(rows[slot].sequence, FinishReason.FAILED, message)
         self._counters.num_steps += 1
 
-    def _commit_token(self, sequence: Sequence, result: StepResult, position: int) -> None:
-        """A sequence that ended while this step was in flight drops the token."""
-        sequence.unresolved -= 1
-        if sequence.state is State.FINISHED:
-            return
-        token = result.tokens[position]
-        sequence.tokens.append(token)
-        self._counters.num_sampled_tokens += 1
-        self._counters.served_tokens[sequence.request.tenant] += 1
-        self._queues.sampled(sequence)
-        self._ledger.token(sequence, token, result.logprobs.get(position))
-        if result.stopped[position] or sequence.num_output == sequence.max_output:
+    def _commit_tokens(self, rows: dict[Slot, Row], result: StepResult) -> None:
+        """A sequence that ended while this step was in flight drops its token."""
+        served: list[Sequence] = []
+        ended: list[tuple[Sequence, FinishReason]] = []
+        sampled = zip(result.slots, result.tokens, result.stopped, strict=True)
+        for position, (slot, token, stopped) in enumerate(sampled):
+            sequence = rows[slot].sequence
+            if sequence.state is State.FINISHED:
+                continue
+            sequence.tokens.append(token)
+            served.append(sequence)
+            self._ledger.token(sequence, token, result.logprobs.get(position))
+            if stopped:
+                ended.append((sequence, FinishReason.STOP))
+            elif len(sequence.tokens) == sequence.max_len:
+                ended.append((sequence, FinishReason.LENGTH))
+        self._queues.charge_sampled(served)
+        self._counters.count_sampled(served)
+        for sequence, reason in ended:
             self._demand.finish(sequence)
-            self._end(sequence, FinishReason.STOP if result.stopped[position] else FinishReason.LENGTH)
+            self._end(sequence, reason)
 
     def _end(self, sequence: Sequence, reason: FinishReason, message: str = "") -> None:
         """The one way a sequence ends. Its blocks are free for the next plan, since plans act as if serial."""
@@ -212,7 +217,8 @@ class Scheduler:
     def executor_lost(self, now: float) -> None:
         """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`."""
         for sequence in self._ledger:
-            sequence.in_flight = sequence.unresolved = 0
+            sequence.in_flight = 0
+            sequence.known = len(sequence.tokens)
             sequence.saved = None
         for sequence in list(self._residency.residents):
             self._residency.requeue(sequence)
@@ -228,7 +234,7 @@ class Scheduler:
         self._attach(engine)
         longest = longest_sequence(engine)
         for sequence in list(self._ledger):
-            if (length := sequence.prompt_len + sequence.max_output) > longest:
+            if (length := sequence.max_len) > longest:
                 message = f"the new executor holds sequences of {longest} tokens, this one may need {length}"
                 self._end(sequence, FinishReason.FAILED, message)
 

@@ -55,9 +55,10 @@ class Sequence:
         "id",
         "in_flight",
         "itl_objective_s",
+        "known",
         "last_preempted",
         "level",
-        "max_output",
+        "max_len",
         "num_cached_tokens",
         "num_indexed",
         "num_preemptions",
@@ -72,7 +73,6 @@ class Sequence:
         "state",
         "ticket",
         "tokens",
-        "unresolved",
     )
 
     def __init__(
@@ -95,9 +95,9 @@ class Sequence:
         self.standing = self.level  # or LANE, while it runs there
         self.itl_objective_s = service_class.itl_objective_s
         self.ages = service_class.max_wait_s is not None
-        self.max_output = max_output  # tokens to generate at most
         self.tokens = list(request.prompt)
         self.prompt_len = len(self.tokens)
+        self.max_len = self.prompt_len + max_output  # tokens at most
         self.state = State.WAITING
         self.first_start: int | None = None  # number of its first start; kept over preemptions
         self.num_preemptions = 0
@@ -110,7 +110,7 @@ class Sequence:
         self.computed = 0
         self.high_water = 0  # most tokens ever computed: what a start computes below it, it computes again
         self.in_flight = 0  # rows of plans without a result
-        self.unresolved = 0  # sampled by those rows
+        self.known = self.prompt_len  # tokens, those in flight included
         self.salt = "" if service_class.share_prefix else request.tenant  # of `hashes`
         self.hashes: list[BlockHash] = []  # of the full blocks of `tokens`, as far as they were needed
         self.num_indexed = 0
@@ -118,14 +118,18 @@ class Sequence:
         self.num_cached_tokens = 0  # prompt tokens that the first start found in the prefix cache
 
     @property
-    def known(self) -> int:
-        """Tokens of the sequence so far, those in flight included."""
-        return len(self.tokens) + self.unresolved
-
-    @property
     def gap(self) -> int:
         """Tokens to compute before the next one can be sampled: 1 is a decode, more is a prefill."""
-        return len(self.tokens) + self.unresolved - self.computed
+        return self.known - self.computed
+
+    @property
+    def unresolved(self) -> int:
+        """Tokens sampled by plans in flight."""
+        return self.known - len(self.tokens)
+
+    @property
+    def max_output(self) -> int:
+        return self.max_len - self.prompt_len
 
     @property
     def num_output(self) -> int:
@@ -134,7 +138,7 @@ class Sequence:
     @property
     def plannable(self) -> bool:
         """True while another token is wanted and at most one sampled token is in flight (DESIGN section 5)."""
-        return self.unresolved <= 1 and len(self.tokens) + self.unresolved < self.prompt_len + self.max_output
+        return self.known < self.max_len and self.known - len(self.tokens) <= 1
 
     @property
     def seniority(self) -> Seniority:

@@ -1,6 +1,7 @@
 """Figures of the scheduler: what only grows, and how things stand."""
 
 from collections import Counter
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -44,6 +45,11 @@ class Counters:
         if sequence.expected_wait_s is not None:
             self.wait_error_s += abs(now - sequence.arrival - sequence.expected_wait_s)
             self.num_waits_estimated += 1
+
+    def count_sampled(self, sequences: Items[Sequence]) -> None:
+        """One token each."""
+        self.num_sampled_tokens += len(sequences)
+        self.served_tokens.update(sequence.request.tenant for sequence in sequences)
 
     def count_preemption(self, reason: PreemptionReason, *, swap: bool) -> None:
         self.preemptions[reason, "swap" if swap else "recompute"] += 1
