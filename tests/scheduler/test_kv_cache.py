@@ -1,5 +1,7 @@
 """What a start finds in the two tiers, and that no copy of one plan overwrites the source of another."""
 
+from typing import Any
+
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.kv_cache import KvCache
 from jetway.scheduler.sequence import Sequence
@@ -171,7 +173,7 @@ def test_tenants_find_each_others_blocks_only_where_their_class_allows_it() -> N
     for share_prefix, cached in [(False, 0), (True, 8)]:
         cache = make_cache()
         service_class = ServiceClass(share_prefix=share_prefix)
-        shared = {"prompt_len": 9, "prefix": "shared", "prefix_len": 8, "service_class": service_class}
+        shared: dict[str, Any] = {"prompt_len": 9, "prefix": "shared", "prefix_len": 8, "service_class": service_class}
         compute(cache, make_sequence("a", tenant="a", **shared), 9)
         assert cache.find(make_sequence("b", tenant="b", **shared)).computed == cached
         assert cache.find(make_sequence("c", tenant="a", **shared)).computed == 8

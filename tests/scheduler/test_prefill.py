@@ -1,6 +1,7 @@
 """What bounds prefills: sequences, tokens of one prompt, company, mixing, and the inter-token objective."""
 
 from dataclasses import replace
+from typing import Any
 
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.limits import Limits
@@ -19,7 +20,7 @@ def rows(driver: Driver) -> list[list[int]]:
     return [list(plan.row_tokens) for plan in driver.plans if plan.row_tokens]
 
 
-def add(driver: Driver, id: str, *, at: float | None = None, **fields: int | str) -> None:
+def add(driver: Driver, id: str, *, at: float | None = None, **fields: Any) -> None:
     driver.scheduler.add(make_request(id, **fields), driver.now if at is None else at)
 
 

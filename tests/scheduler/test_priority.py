@@ -1,6 +1,7 @@
 """Levels, displacement, the aged lane and deadlines: the behaviour probes of contracts/field.md section 4.4 and more."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def running(driver: Driver) -> set[str]:
     return {resident.sequence_id.request_id for resident in driver.executor.residents.values()}
 
 
-def add(driver: Driver, id: str, **fields: object) -> None:
+def add(driver: Driver, id: str, **fields: Any) -> None:
     driver.scheduler.add(make_request(id, **fields), driver.now)
 
 

@@ -11,6 +11,7 @@ JETWAY_REWRITE=1 writes the files anew; commit the changes only if you understan
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ class World:
         yield "ok"
 
     def do_add(self, id: str, *, prompt: str, max: str, shared: str = "0", **options: str) -> Iterator[str]:
-        fields: dict[str, object] = {"prefix": "shared", "prefix_len": int(shared)}
+        fields: dict[str, Any] = {"prefix": "shared", "prefix_len": int(shared)}
         for key, name, kind in (
             ("n", "n", int),
             ("class", "service_class", str),

@@ -78,9 +78,7 @@ def make_request(
     return Request(id=id, prompt=prompt, sampling=SamplingParams(temperature=0.0), max_tokens=max_tokens, **fields)
 
 
-def make_sequence(
-    id: str, *, order: int = 0, service_class: ServiceClass | None = None, **request: int | str
-) -> Sequence:
+def make_sequence(id: str, *, order: int = 0, service_class: ServiceClass | None = None, **request: Any) -> Sequence:
     """A sequence of a request made from `request`'s fields, WAITING."""
     return Sequence(
         make_request(id, **request),
