@@ -19,12 +19,12 @@ from statistics import median
 
 from jetway.scheduler.classes import DEFAULT_CLASSES
 from jetway.scheduler.limits import Limits
-from jetway.scheduler.plan import EngineDescription, Slot, StepPlan, StepResult
 from jetway.scheduler.request import Request, SamplingParams
 from jetway.scheduler.scheduler import Scheduler
 
+from .stub import StubExecutor, describe
+
 PEER = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "peers" / "bench_vllm_sched.py"
-BLOCK_SIZE = 16  # vLLM's default, for a fair comparison
 PROMPT_TOKENS = 512
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True)
 CLASSES = [replace(each, max_queued_requests=1 << 20, max_queued_tokens=1 << 40) for each in DEFAULT_CLASSES]
@@ -85,23 +85,12 @@ class Load:
         self._case = case
         self._num_added = 0
         self._num_started = 0
-        blocks_each = (PROMPT_TOKENS + case.max_tokens) // BLOCK_SIZE + 2
-        engine = EngineDescription(
-            engine_id="none",
-            kind="none",
-            version="0",
-            block_size=BLOCK_SIZE,
-            num_device_blocks=case.num_blocks or case.num_running * blocks_each,
-            num_host_blocks=0,
-            block_bytes=1,
-            max_num_seqs=case.num_running,
-            max_num_batched_tokens=8192,
-            max_seq_len=32_768,
-            vocab_size=1000,
-        )
+        blocks_each = (PROMPT_TOKENS + case.max_tokens) // 16 + 2
+        num_blocks = case.num_blocks or case.num_running * blocks_each
+        engine = describe(num_blocks=num_blocks, max_num_seqs=case.num_running)
         limits = Limits(max_num_seqs=case.num_running, max_num_batched_tokens=8192, aged_slots=0)
         self.scheduler = Scheduler(limits, CLASSES, engine)
-        self._known: dict[Slot, tuple[int, int]] = {}  # computed and known tokens of each slot
+        self._executor = StubExecutor()
         for _ in range(case.num_running + case.num_waiting):
             self.add()
 
@@ -124,7 +113,8 @@ class Load:
         plan = self.scheduler.plan(0.0)
         planned = time.thread_time()
         assert plan is not None
-        result = self._result(plan)
+        self._num_started += sum(len(start.tokens) == start.prompt_len for start in plan.starts)
+        result = self._executor.run(plan)
         received = time.thread_time()
         self.scheduler.commit(result, 0.0)
         self.scheduler.events()
@@ -139,21 +129,6 @@ class Load:
     def refill(self) -> None:
         while self._case.churn and self._num_waiting < self._case.num_waiting:
             self.add()
-
-    def _result(self, plan: StepPlan) -> StepResult:
-        for start in plan.starts:
-            self._num_started += len(start.tokens) == start.prompt_len
-            self._known[start.slot] = (start.computed, len(start.tokens))
-        sampled = []
-        for slot, count in zip(plan.row_slots, plan.row_tokens, strict=True):
-            computed, known = self._known[slot]
-            computed += count
-            if computed == known:
-                sampled.append(slot)
-                known += 1
-            self._known[slot] = (computed, known)
-        count = len(sampled)
-        return StepResult(step=plan.step, slots=sampled, tokens=[7] * count, stopped=[False] * count)
 
 
 def measure(case: Case, steps: int, seed: int) -> Cost:
