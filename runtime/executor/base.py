@@ -56,7 +56,7 @@ class Sampled:
 
 
 class Engine(Protocol):
-    """A loaded engine with its two pools. Calls come from one thread and take effect in order."""
+    """A loaded engine with its two pools. Calls come one at a time and take effect in order."""
 
     @property
     def eos_token_ids(self) -> frozenset[int]: ...

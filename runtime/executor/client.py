@@ -1,5 +1,7 @@
 """The scheduler's end of the step boundary: one Run session with one executor, over grpc.aio."""
 
+import asyncio
+
 import grpc
 
 from jetway.runtime.errors import Unavailable
@@ -29,21 +31,23 @@ class ExecutorClient:
                 await self._stub.Describe(executor_pb2.DescribeRequest(), wait_for_ready=True)
             )
         except grpc.aio.AioRpcError as error:
-            raise self._lost(error) from error
+            raise self._lost(error.code(), error.details()) from error
 
     async def send(self, plan: StepPlan) -> None:
         """Hand over the next plan; does not wait for its result."""
         try:
             await self._run.write(plan_to_proto(plan))
         except grpc.aio.AioRpcError as error:
-            raise self._lost(error) from error
+            raise self._lost(error.code(), error.details()) from error
+        except asyncio.InvalidStateError as error:  # the session ended while no plan was under way
+            raise self._lost(await self._run.code(), await self._run.details()) from error
 
     async def receive(self) -> StepResult:
         """The result of the oldest plan without one."""
         try:
             message = await self._run.read()
         except grpc.aio.AioRpcError as error:
-            raise self._lost(error) from error
+            raise self._lost(error.code(), error.details()) from error
         if not isinstance(message, executor_pb2.StepResult):
             raise Unavailable(f"the executor at {self._address} ended the session")
         return result_from_proto(message)
@@ -53,5 +57,5 @@ class ExecutorClient:
         self._run.cancel()
         await self._channel.close()
 
-    def _lost(self, error: grpc.aio.AioRpcError) -> Unavailable:
-        return Unavailable(f"the executor at {self._address} is lost: {error.code().name}: {error.details()}")
+    def _lost(self, code: grpc.StatusCode, details: str | None) -> Unavailable:
+        return Unavailable(f"the executor at {self._address} is lost: {code.name}: {details}")

@@ -1,0 +1,60 @@
+"""grpc.health.v1 that follows step progress: a socket that answers proves nothing about the device behind it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+
+SERVICES = ("", "jetway.v1.Executor")  # both names mean the executor; "" is what most clients ask for
+
+
+class StepHealth:
+    """SERVING, but NOT_SERVING while a step has been running for longer than `step_limit_s`.
+
+    Watches from a thread of its own, from `start` to `stop`.
+    """
+
+    def __init__(self, step_limit_s: float) -> None:
+        self._step_limit_s = step_limit_s
+        self._servicer = health.HealthServicer()
+        self._publish(stuck=False)
+        self._step_since: float | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="step-health", daemon=True)
+
+    def start(self, server: grpc.Server) -> None:
+        """Answer health checks on `server`, which has not started yet."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """NOT_SERVING from now on."""
+        self._stopping.set()
+        self._thread.join()
+        self._servicer.enter_graceful_shutdown()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around one step."""
+        self._step_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._step_since = None
+
+    def _watch(self) -> None:
+        was_stuck = False
+        while not self._stopping.wait(self._step_limit_s / 4):
+            since = self._step_since
+            stuck = since is not None and time.monotonic() - since > self._step_limit_s
+            if stuck != was_stuck:
+                self._publish(stuck=stuck)
+            was_stuck = stuck
+
+    def _publish(self, *, stuck: bool) -> None:
+        for service in SERVICES:
+            self._servicer.set(service, HealthCheckResponse.NOT_SERVING if stuck else HealthCheckResponse.SERVING)

@@ -1,0 +1,58 @@
+"""The engines that the contract tests run against. Importing torch is left to the tests that need it."""
+
+from pathlib import Path
+
+import pytest
+
+from jetway.runtime.executor.base import Engine
+from jetway.runtime.executor.openvino import OpenVinoEngine
+from tests.runtime.executor.driving import make_simulated
+from tests.support.checkpoints import make_llama_checkpoint
+
+NUM_DEVICE_BLOCKS = 64
+NUM_HOST_BLOCKS = 8
+
+
+def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> OpenVinoEngine:
+    return OpenVinoEngine.load(
+        directory, kv_cache_memory=0, num_device_blocks=num_device_blocks, num_host_blocks=NUM_HOST_BLOCKS
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="session")
+def tiny_engine_directory(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+    """A Llama of two layers and random weights, built."""
+    from jetway.builder.progress import Progress
+    from jetway.builder.spec import BuildSpec
+    from jetway.builder.stages import build
+
+    directory = tmp_path_factory.mktemp("engines") / "tiny"
+    spec = BuildSpec(model_dir=tiny_checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
+    build(spec, Progress(lambda _: None), force=False)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_engine(tiny_engine_directory: Path) -> Engine:
+    return load(tiny_engine_directory)
+
+
+@pytest.fixture(scope="session")
+def demo_openvino(demo_engine: Path) -> Engine:
+    """The real model, with room for 256 blocks."""
+    return load(demo_engine, num_device_blocks=256)
+
+
+@pytest.fixture(params=["simulated", "tiny", "demo"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn; pools may hold what an earlier session left there."""
+    if request.param == "simulated":
+        return make_simulated()
+    fixture = {"tiny": "tiny_engine", "demo": "demo_openvino"}[request.param]
+    loaded: Engine = request.getfixturevalue(fixture)
+    return loaded

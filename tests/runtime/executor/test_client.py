@@ -1,0 +1,72 @@
+"""The scheduler's end against a real executor: results in order, and one error for every way to lose it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jetway.runtime.errors import Unavailable
+from jetway.runtime.executor.client import ExecutorClient
+from jetway.runtime.executor.server import ExecutorServer
+from jetway.runtime.executor.steps import Slots
+from tests.runtime.executor.driving import make_description, make_plan, make_simulated
+from tests.runtime.executor.loopback import first_plan
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ExecutorServer]:
+    server = ExecutorServer(make_simulated(), f"unix:{tmp_path}/executor.sock")
+    server.start()
+    yield server
+    server.stop()
+
+
+async def test_describes_and_steps(server: ExecutorServer, tmp_path: Path) -> None:
+    slots = Slots(make_simulated())
+    plans = [first_plan(), make_plan(2, rows=[(0, 1)]), make_plan(3, rows=[(0, 1)])]
+    client = ExecutorClient(f"unix:{tmp_path}/executor.sock", 1)
+    assert await client.describe() == make_description()
+    for plan in plans:
+        await client.send(plan)
+    for plan in plans:
+        result, expected = await client.receive(), slots.run(plan)
+        assert (result.step, result.slots, result.tokens) == (expected.step, expected.slots, expected.tokens)
+    await client.close()
+
+
+async def test_an_illegal_plan_is_reported_with_the_executors_words(server: ExecutorServer, tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/executor.sock"
+    client = ExecutorClient(address, 1)
+    await client.send(replace(first_plan(), step=7))
+    lost = f"the executor at {address} is lost: INVALID_ARGUMENT: step 7 follows step 0"
+    with pytest.raises(Unavailable, match=lost):
+        await client.receive()
+    await client.close()
+
+
+async def test_a_fenced_client_is_told_so(server: ExecutorServer, tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/executor.sock"
+    old = ExecutorClient(address, 1)
+    await old.send(first_plan())
+    await old.receive()
+    new = ExecutorClient(address, 2)
+    await new.send(first_plan())
+    await new.receive()
+    with pytest.raises(Unavailable, match="ABORTED: a session of the newer epoch 2 has begun"):
+        await old.receive()
+    await old.close()
+    await new.close()
+
+
+async def test_a_lost_executor_is_unavailable_to_every_call(server: ExecutorServer, tmp_path: Path) -> None:
+    """Also to a send after the session has ended, as after a loss between two steps."""
+    client = ExecutorClient(f"unix:{tmp_path}/executor.sock", 1)
+    await client.send(first_plan())
+    await client.receive()
+    server.stop()
+    with pytest.raises(Unavailable, match="is lost: UNAVAILABLE"):
+        await client.receive()
+    with pytest.raises(Unavailable, match="is lost: UNAVAILABLE"):
+        await client.send(make_plan(2))
+    await client.close()
