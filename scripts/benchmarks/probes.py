@@ -114,15 +114,15 @@ def probe_c() -> dict[str, object]:
 def probe_d(fraction: float) -> dict[str, object]:
     """128 requests at a fraction of their KV demand: tokens computed beyond those needed."""
     rng = random.Random(1)
-    sizes = [(rng.randint(64, 512), rng.randint(64, 512)) for _ in range(128)]
-    demand = sum((prompt + output) // 16 + 1 for prompt, output in sizes)
+    sizes = [(rng.randint(64, 512), rng.randint(64, 512), rng.randrange(4)) for _ in range(128)]  # the peer's draws
+    demand = sum((prompt + output) // 16 + 1 for prompt, output, _ in sizes)
     world = World(num_seqs=128, num_blocks=int(demand * fraction), num_host_blocks=demand, budget=4096)
-    for index, (prompt, output) in enumerate(sizes):
+    for index, (prompt, output, _) in enumerate(sizes):
         world.add(str(index), prompt, output, "high")
     while world.step():
         pass
     counters = world.scheduler.stats(world.now).counters
-    needed = sum(prompt + output - 1 for prompt, output in sizes)
+    needed = sum(prompt + output - 1 for prompt, output, _ in sizes)
     computed = counters.num_computed_tokens
     return {
         "kv_fraction": fraction,
