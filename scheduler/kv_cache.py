@@ -128,10 +128,10 @@ class KvCache:
         sequence.computed = 0
         sequence.num_indexed = 0
 
-    def save(self, sequence: Sequence) -> None:
+    def save(self, sequence: Sequence) -> bool:
         """Pin what a resident has computed in the host tier, copying what is not there, as far as the host has room.
 
-        A token computed while its value is still in flight cannot be named; it is computed again.
+        Whether anything is there now. A token computed while its value is still in flight cannot be named; it is computed again.
         """
         sequence.extend_hashes(self._engine_id, self.block_size)
         saved = Saved(computed=min(sequence.computed, len(sequence.tokens)))
@@ -149,6 +149,7 @@ class KvCache:
             if num_tail:
                 saved.tail = self._copy_out(sequence.blocks[num_full])
         sequence.saved = saved
+        return bool(saved.held)
 
     def forget(self, sequence: Sequence) -> None:
         """Give up what was saved of a sequence that will not resume."""

@@ -76,10 +76,8 @@ class Residency:
         draft.withdraw(sequence)
         sequence.num_preemptions += 1
         sequence.last_preempted = draft.step
-        saves = self._saves(sequence)
-        self._counters.count_preemption(reason, swap=saves)
-        if saves:
-            self.cache.save(sequence)
+        saved = self._saves(sequence) and self.cache.save(sequence)
+        self._counters.count_preemption(reason, swap=saved)
         self.requeue(sequence)
 
     def requeue(self, sequence: Sequence) -> None:
