@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -175,9 +176,9 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert finishes[str(id)] == (FinishReason.LENGTH, len(expected))
 
 
-TestScheduler = SchedulerMachine.TestCase
+TestScheduler = pytest.mark.timeout(120)(SchedulerMachine.TestCase)
 TestScheduler.settings = settings(
-    max_examples=250,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
