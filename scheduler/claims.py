@@ -13,6 +13,15 @@ class Claims:
     def __contains__(self, name: BlockHash) -> bool:
         return name in self._claimants
 
+    def awaited(self, names: list[BlockHash]) -> BlockHash | None:
+        """The last of the leading names that are claimed: whoever needs `names` had better wait for it. None: compute."""
+        last = None
+        for name in names:
+            if name not in self._claimants:
+                break
+            last = name
+        return last
+
     def claim(self, sequence: Sequence, names: list[BlockHash]) -> None:
         """`sequence` computes these blocks; what another has claimed before stays with it."""
         for name in names:

@@ -1,11 +1,12 @@
 """One service class: what waits there for its first start, shared between tenants and bounded."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from .classes import ServiceClass
 from .fairness import FairShare
 from .queue import Queue
-from .request import Request
+from .request import InvalidRequest, Request
 from .sequence import Sequence
 from .stats import ClassStats
 
@@ -26,6 +27,7 @@ class ClassQueue:
         self.service_class = service_class
         self.share: FairShare[str] = FairShare(lambda tenant: tenant_weights.get(tenant, 1.0))
         self._queues: dict[str, Queue] = {}
+        self._queued_requests: Counter[str] = Counter()  # their sequences that never started
         self.num_queued = 0  # sequences that never started, parked ones included
         self.num_queued_tokens = 0  # of their prompts
         self.num_queued_output_tokens = 0  # the most that they may generate
@@ -42,17 +44,17 @@ class ClassQueue:
         return most is None or self.num_running < most
 
     def check_room(self, request: Request) -> None:
-        """Raise QueueFull unless the request's sequences may queue."""
-        limits = self.service_class
-        if (queued := self.num_queued + request.n) > limits.max_queued_requests:
-            raise QueueFull(
-                f"class {limits.name} may queue {limits.max_queued_requests} sequences; this request makes it {queued}"
+        """Raise QueueFull unless the request may queue now, InvalidRequest when it never could."""
+        name, most = self.service_class.name, self.service_class.max_queued_tokens
+        own_tokens = request.n * len(request.prompt)
+        if own_tokens > most:
+            raise InvalidRequest(
+                "prompt", f"class {name} may queue {most} prompt tokens; this request has {own_tokens}"
             )
-        tokens = self.num_queued_tokens + request.n * len(request.prompt)
-        if tokens > limits.max_queued_tokens:
-            raise QueueFull(
-                f"class {limits.name} may queue {limits.max_queued_tokens} prompt tokens; this request makes it {tokens}"
-            )
+        if (tokens := self.num_queued_tokens + own_tokens) > most:
+            raise QueueFull(f"class {name} may queue {most} prompt tokens; this request makes it {tokens}")
+        if (requests := len(self._queued_requests) + 1) > (most := self.service_class.max_queued_requests):
+            raise QueueFull(f"class {name} may queue {most} requests; this request makes it {requests}")
 
     def stats(self, level: int, now: float, expected_wait_s: float | None) -> ClassStats:
         """O(n) in what waits."""
@@ -67,6 +69,11 @@ class ClassQueue:
         )
 
     def count_queued(self, sequence: Sequence, change: int) -> None:
+        """A sequence waits for its first start (1), or waits no more (-1)."""
+        request_id = sequence.id.request_id
+        self._queued_requests[request_id] += change
+        if not self._queued_requests[request_id]:
+            del self._queued_requests[request_id]
         self.num_queued += change
         self.num_queued_tokens += change * sequence.prompt_len
         self.num_queued_output_tokens += change * sequence.max_output
@@ -77,9 +84,9 @@ class ClassQueue:
 
     def put(self, sequence: Sequence) -> None:
         tenant = self.party(sequence.request.tenant)
-        key = (sequence.delayed, sequence.request.priority, sequence.order)
+        key = (sequence.request.priority, sequence.place)
         self._queues.setdefault(tenant, Queue()).push(key, sequence)
-        self.share.wait(tenant)
+        self.share.offer(tenant)
 
     def take(self, sequence: Sequence) -> None:
         tenant = self.party(sequence.request.tenant)

@@ -8,7 +8,7 @@ class TimeoutAction(StrEnum):
     """What a queue timeout does."""
 
     REJECT = "reject"  # end the request as expired
-    DELAY = "delay"  # let everything that still may start go first
+    DELAY = "delay"  # let everything of its tenant that waits now go first
 
 
 class ClassError(ValueError):

@@ -30,6 +30,7 @@ class StepDraft:
         self._starts: list[Start] = []
         self.rows: dict[Slot, Row] = {}  # in plan order
         self.num_prefills = 0
+        self.num_samples = 0  # rows that sample
         self._num_prefill_tokens = 0
         self._num_context_tokens = 0
 
@@ -80,6 +81,7 @@ class StepDraft:
     def _count(self, row: Row, change: int) -> None:
         self.budget_tokens -= change * row.num_tokens
         self._num_context_tokens += change * row.computed
+        self.num_samples += change * row.samples
         if row.num_tokens > 1:
             self.num_prefills += change
             self._num_prefill_tokens += change * row.num_tokens
@@ -99,7 +101,7 @@ class StepDraft:
         return StepPlan(
             step=self.step,
             releases=releases,
-            copies_out=copies.out,
+            copies_out=[(device, host) for host, device in copies.out.items()],
             copies_in=copies.into,
             starts=self._starts,
             grow_slots=[slot for slot, _ in grown],

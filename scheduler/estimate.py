@@ -17,14 +17,14 @@ PRIOR_VARIANCE = 1e3  # of each coefficient, in scaled units: nothing is known
 SCALES = np.array([1.0, 1e2, 1e1, 1e4])  # brings the four features to about 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
     """What one step computes and copies."""
 
     num_prefill_tokens: int
     num_decodes: int
     num_context_tokens: int  # over all rows, what attention reads
-    num_copied_blocks: int
+    num_copied_blocks: int = 0
 
     @property
     def features(self) -> NDArray[np.float64]:
@@ -51,7 +51,10 @@ class StepTimeModel:
         gain = self._covariance @ x
         gain /= FORGETTING + x @ gain
         self._theta += gain * (elapsed_s - x @ self._theta)
-        self._covariance = (self._covariance - np.outer(gain, x @ self._covariance)) / FORGETTING
+        covariance = self._covariance - np.outer(gain, x @ self._covariance)
+        if np.trace(covariance) < len(SCALES) * PRIOR_VARIANCE:
+            covariance /= FORGETTING  # only while informed: what is never seen would wind up without bound
+        self._covariance = (covariance + covariance.T) / 2  # rounding must not make it lopsided
         self.num_observed += 1
 
     def predict_s(self, work: StepWork) -> float:
@@ -91,12 +94,14 @@ class Estimates:
         self.copies.observe(work.num_copied_blocks, copied_s)
         self.steps.observe(work, elapsed_s - copied_s)
 
-    def swap_is_cheaper(self, num_blocks: int, num_tokens: int) -> bool:
-        """Whether `num_blocks` copied out and back cost less than `num_tokens` computed again."""
-        return self.copies.copy_s(2 * num_blocks) <= self.steps.prefill_s(num_tokens)
+    def swap_is_cheaper(self, num_copies: int, num_tokens: int) -> bool:
+        """Whether copying so many blocks, out and back together, costs less than computing so many tokens again."""
+        return self.copies.copy_s(num_copies) <= self.steps.prefill_s(num_tokens)
 
     def prefill_tokens_within(self, objective_s: float, num_decodes: int, num_context_tokens: int) -> int:
         """Prefill tokens that fit beside these decodes into a step of so many seconds (Sarathi-Serve's budget)."""
-        base_s = self.steps.predict_s(StepWork(0, num_decodes, num_context_tokens, 0))
+        base_s = self.steps.predict_s(
+            StepWork(num_prefill_tokens=0, num_decodes=num_decodes, num_context_tokens=num_context_tokens)
+        )
         token_s = self.steps.prefill_s(1)
         return int(max(0.0, objective_s - base_s) / token_s) if token_s else 1 << 30

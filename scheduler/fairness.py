@@ -1,9 +1,9 @@
 """Who is served next of several that wait: fair sharing by virtual token counters.
 
 VTC, "Fairness in Serving Large Language Models" (Sheng et al., OSDI '24): each party has a counter of the tokens that
-it was served, over its weight; the waiting party with the least counter is next; a party that comes back from having
-nothing is lifted to the least counter of those that live, so that no one saves up service by staying away. The same
-code shares a level between classes and a class between tenants.
+it was served, over its weight; the waiting party with the least counter is next; a party that had nothing waiting is
+lifted to the least counter of those that have, so that no one saves up service by staying away, not even with one long
+sequence running. The same code shares a level between classes and a class between tenants.
 """
 
 import heapq
@@ -17,15 +17,16 @@ Party = TypeVar("Party", bound=Hashable)
 
 
 class _Account:
-    """A party's counter, and how many of its sequences live."""
+    """A party's counter, and how many of its sequences live and wait."""
 
-    __slots__ = ("counter", "num_live", "number", "weight")
+    __slots__ = ("counter", "num_live", "num_queued", "number", "weight")
 
     def __init__(self, number: int, weight: float) -> None:
         self.number = number  # order of first arrival: breaks ties
         self.weight = weight
         self.counter = 0.0
         self.num_live = 0
+        self.num_queued = 0  # of those, waiting for their first start
 
 
 class _Least(Generic[Party]):
@@ -67,71 +68,80 @@ class _Least(Generic[Party]):
 
 
 class FairShare(Generic[Party]):
-    """Counters of parties. `weight_of` gives a party's share; twice the weight is twice the tokens."""
+    """Counters of parties. `weight_of` gives a party's share; twice the weight is twice the tokens.
+
+    A party is backlogged while a sequence of its waits for its first start, servable while one of those could start now.
+    """
 
     def __init__(self, weight_of: Callable[[Party], float]) -> None:
         self._weight_of = weight_of
         self._accounts: dict[Party, _Account] = {}
-        self._living = _Least(self._accounts)
-        self._waiting = _Least(self._accounts)
+        self._backlogged = _Least(self._accounts)
+        self._servable = _Least(self._accounts)
         self._num_seen = 0
-        self._last_counter = 0.0  # of the party that left last
+        self._forget_at = 64  # accounts
+        self._last = _Account(-1, 1.0)  # of the party that was backlogged last
 
     def __len__(self) -> int:
         """Accounts that are remembered."""
         return len(self._accounts)
 
-    def arrive(self, party: Party) -> None:
-        """One more live sequence; the first lifts the counter."""
+    def enqueue(self, party: Party) -> None:
+        """A new sequence waits. A party that was not backlogged is lifted."""
         account = self._accounts.get(party) or self._open(party)
-        if account.num_live == 0:
+        if account.num_queued == 0:
             account.counter = max(account.counter, self._floor())
-            self._living.add(party)
+            self._backlogged.add(party)
+        account.num_queued += 1
         account.num_live += 1
 
-    def depart(self, party: Party) -> None:
-        """One live sequence less."""
+    def dequeue(self, party: Party) -> None:
+        """A sequence waits no more: it has started, or it ends."""
         account = self._accounts[party]
-        account.num_live -= 1
-        if account.num_live == 0:
-            self._living.discard(party)
-            self._waiting.discard(party)
-            self._last_counter = account.counter
+        account.num_queued -= 1
+        if account.num_queued == 0:
+            self._backlogged.discard(party)
+            self._servable.discard(party)
+            self._last = account
+
+    def end(self, party: Party) -> None:
+        """A sequence lives no more; one that waited is dequeued first."""
+        self._accounts[party].num_live -= 1
 
     def charge(self, party: Party, cost: float) -> None:
         """The party was served tokens, in units of PROMPT_TOKEN."""
         account = self._accounts[party]
         account.counter += cost / account.weight
 
-    def wait(self, party: Party) -> None:
-        """The party has something that could be served."""
-        self._waiting.add(party)
+    def offer(self, party: Party) -> None:
+        """The party has something that could start."""
+        self._servable.add(party)
 
     def rest(self, party: Party) -> None:
-        """The party has nothing that could be served now."""
-        self._waiting.discard(party)
+        """The party has nothing that could start now."""
+        self._servable.discard(party)
 
     def peek(self) -> Party | None:
-        """The waiting party with the least counter; the earliest seen of equals."""
-        return self._waiting.peek()
+        """The servable party with the least counter; the earliest seen of equals."""
+        return self._servable.peek()
 
     def counter(self, party: Party) -> float:
         """Tokens charged over weight, lifts included."""
-        account = self._accounts.get(party)
-        return account.counter if account else self._floor()
+        return self._accounts[party].counter
 
     def _floor(self) -> float:
-        """What a party without live sequences is lifted to."""
-        least = self._living.peek()
-        return self._last_counter if least is None else self._accounts[least].counter
+        """What a party is lifted to: the least counter of the backlogged; of none, the last that was."""
+        least = self._backlogged.peek()
+        return self._last.counter if least is None else self._accounts[least].counter
 
     def _open(self, party: Party) -> _Account:
         """A new account. Old ones that the next arrival would lift anyway are forgotten now and then."""
-        if len(self._accounts) > 2 * len(self._living) + 64:
+        if len(self._accounts) >= self._forget_at:
             floor = self._floor()
             idle = [name for name, old in self._accounts.items() if not old.num_live and old.counter <= floor]
             for name in idle:
                 del self._accounts[name]
+            self._forget_at = 2 * len(self._accounts) + 64
         account = self._accounts[party] = _Account(self._num_seen, self._weight_of(party))
         self._num_seen += 1
         return account

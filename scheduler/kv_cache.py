@@ -25,14 +25,14 @@ class Found(NamedTuple):
     host: list[HostBlock]
     tail: HostBlock | None
     computed: int  # tokens
-    following: BlockHash | None  # the first full block that has to be computed
+    missing: list[BlockHash]  # the full blocks behind that, which have to be computed
 
 
 @dataclass(slots=True)
 class Copies:
-    """Block copies of the plan in the making."""
+    """Block copies of the plan in the making. What is copied out to the same place twice counts once, the last time."""
 
-    out: list[tuple[DeviceBlock, HostBlock]] = field(default_factory=list)
+    out: dict[HostBlock, DeviceBlock] = field(default_factory=dict)
     into: list[tuple[HostBlock, DeviceBlock]] = field(default_factory=list)
 
 
@@ -79,21 +79,23 @@ class KvCache:
         num_full = len(device) + len(host)
         saved = sequence.saved
         if saved is not None and saved.tail is not None and num_full == len(saved.blocks):
-            return Found(device, host, saved.tail, saved.computed, None)
-        following = names[num_full] if num_full < len(names) else None
-        return Found(device, host, None, num_full * self.block_size, following)
+            return Found(device, host, saved.tail, saved.computed, [])
+        return Found(device, host, None, num_full * self.block_size, names[num_full:])
 
     def can_load(self, found: Found, num_blocks: int, *, spare: int, without: Items[Sequence] = ()) -> bool:
         """Whether a table of `num_blocks` blocks could be had, leaving `spare` free, if those of `without` had left."""
         freed = self._device.num_freed([sequence.blocks for sequence in without], keeping=found.device)
         return self._device.can_allocate(num_blocks - len(found.device) + spare - freed, sharing=found.device)
 
-    def load(self, sequence: Sequence, found: Found, num_blocks: int) -> None:
-        """Give the sequence its table of `num_blocks` blocks, filled with what was found."""
-        self._device.share(found.device)
+    def hold(self, found: Found) -> None:
+        """Own, until the next plan, the host blocks that a start will copy in: before any victim is saved over them."""
         self._host.share(found.host)
-        fresh = self._allocate(num_blocks - len(found.device))
         self._cooling += found.host
+
+    def load(self, sequence: Sequence, found: Found, num_blocks: int) -> None:
+        """Give the sequence its table of `num_blocks` blocks, filled with what was found and is held."""
+        self._device.share(found.device)
+        fresh = self._allocate(num_blocks - len(found.device))
         sources = found.host if found.tail is None else [*found.host, found.tail]
         self._copies.into += zip(sources, fresh, strict=False)
         if sequence.saved is not None:
@@ -112,8 +114,14 @@ class KvCache:
         return self._device.can_allocate(1 - self._device.num_freed([sequence.blocks for sequence in victims]))
 
     def num_private(self, sequence: Sequence) -> int:
-        """Blocks of a resident that no other holds: what leaving would give back, and restoring would cost."""
+        """Blocks of a resident that no other holds: what leaving gives back, and has to be restored."""
         return self._device.num_freed([sequence.blocks])
+
+    def num_unsaved(self, sequence: Sequence) -> int:
+        """Blocks of a resident that the host lacks: what saving it would copy."""
+        sequence.extend_hashes(self._engine_id, self.block_size)
+        num_full, num_tail = divmod(sequence.computed, self.block_size)
+        return sum(name not in self._host for name in sequence.hashes[:num_full]) + (num_tail > 0)
 
     def grow(self, sequence: Sequence) -> DeviceBlock:
         """Append a block to the sequence's table; ask `can_grow` first."""
@@ -137,9 +145,9 @@ class KvCache:
         saved = Saved(computed=min(sequence.computed, len(sequence.tokens)))
         num_full, num_tail = divmod(saved.computed, self.block_size)
         for block, name in zip(sequence.blocks[:num_full], sequence.hashes[:num_full], strict=True):
-            if name in self._host:
-                self._host.share(self._host.lookup([name]))
-                saved.blocks += self._host.lookup([name])
+            if there := self._host.lookup([name]):
+                self._host.share(there)
+                saved.blocks += there
             elif (host := self._copy_out(block)) is not None:
                 self._host.index(host, name)
                 saved.blocks.append(host)
@@ -196,5 +204,5 @@ class KvCache:
         if not self._host.can_allocate(1):
             return None
         (host,), _ = self._host.allocate(1)
-        self._copies.out.append((block, host))
+        self._copies.out[host] = block
         return host

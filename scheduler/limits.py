@@ -50,11 +50,6 @@ class Limits:
 
     @property
     def num_aged_slots(self) -> int:
-        if self.max_prefill_seqs is not None and self.max_prefill_seqs < 1:
-            raise LimitError(f"max_prefill_seqs must be at least 1, not {self.max_prefill_seqs}")
-        for name in ("long_prefill_token_threshold", "max_waiting_time_s"):
-            if not getattr(self, name) >= 0:
-                raise LimitError(f"{name} must be at least 0, not {getattr(self, name)}")
         if self.aged_slots is not None:
             return self.aged_slots
         return min(max(1, self.max_num_seqs // 16), self.max_num_seqs - 1)

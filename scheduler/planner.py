@@ -6,12 +6,14 @@ out of slots or blocks takes them from worse ranks (preemption.py). Iteration-le
 token budget with decodes first is Sarathi-Serve's (OSDI '24), the block tables are PagedAttention's (SOSP '23).
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from .draft import StepDraft
+from .estimate import Estimates
 from .kv_cache import Found
-from .limits import Limits
-from .preemption import displaceable, yielding
+from .limits import Limits, PreemptionMode
+from .preemption import choose_victims, displaceable, yielding
 from .prefill import PrefillControl
 from .queues import Level, Queues
 from .residency import Residency
@@ -26,19 +28,28 @@ class Blocked(StrEnum):
     RESULT = "its last result is in flight"  # a start carries every known token
     BUDGET = "the token budget is spent"
     HELD = "it is held for company"
+    CLASS = "its class runs as many as it may"
     SLOTS = "every slot is taken by an equal or better level"
     BLOCKS = "the KV blocks are held by equal or better levels"
+    PREFIX = "another sequence is computing its prefix"
+
+
+MAX_ASIDE = 8  # sequences of a level that step aside in one step
+OUT_OF_ROOM = (Blocked.SLOTS, Blocked.BLOCKS)
 
 
 class Planner:
     """Plans the steps of one executor session, by changing who is resident."""
 
-    def __init__(self, limits: Limits, queues: Queues, residency: Residency, prefill: PrefillControl) -> None:
+    def __init__(
+        self, limits: Limits, queues: Queues, residency: Residency, prefill: PrefillControl, estimates: Estimates
+    ) -> None:
         self._limits = limits
         self._queues = queues
         self._lane = queues.lane
         self._residency = residency
         self._prefill = prefill
+        self._estimates = estimates
         self._cache = residency.cache
         self._residents = residency.residents
         self.blocked: dict[int, Blocked] = {}  # by level, as of the last plan
@@ -47,7 +58,7 @@ class Planner:
         """The rows and starts of this step; sequences' counts and block tables have advanced with it."""
         self.blocked = {}
         self._cache.begin_plan()
-        self._prefill.begin_plan(now)
+        self._prefill.begin_plan()
         draft = StepDraft(
             step, now, budget_tokens=self._prefill.budget(self._residents), block_size=self._cache.block_size
         )
@@ -59,28 +70,22 @@ class Planner:
         return draft
 
     def _plan_unmixed(self, draft: StepDraft) -> None:
-        """Prefills alone, then decodes alone, in turn; whoever has nothing to do leaves its turn to the other."""
-        if self._prefill.has_turn:
-            self._plan_prefills(draft)
+        """Prefills alone or decodes alone, in turn; whoever has nothing to do leaves its turn to the other."""
+        first, second = (self._plan_prefills, self._plan_decodes)
+        if not self._prefill.has_turn:
+            first, second = second, first
+        first(draft)
         if not draft.rows:
-            self._plan_decodes(draft)
-            self._prefill.has_turn = True
-            if not draft.rows:
-                self._plan_prefills(draft)
-                self._prefill.has_turn = not draft.rows
-        else:
-            self._prefill.has_turn = False
+            second(draft)
+        self._prefill.took_turn(prefilled=draft.num_prefills > 0)
 
     def _plan_decodes(self, draft: StepDraft) -> None:
         """Best rank first, so that what yields is never a sequence that this step computes already."""
         position = 0
         while position < len(self._residents):
             sequence = self._residents[position]
-            if (
-                sequence.known - sequence.computed == 1
-                and sequence.plannable
-                and not self._plan_decode(draft, sequence)
-            ):
+            is_decode = sequence.known - sequence.computed == 1  # its gap, spelled out: this is the hottest line
+            if is_decode and sequence.plannable and not self._plan_decode(draft, sequence):
                 continue  # it yielded itself: the next has moved up
             position += 1
 
@@ -89,24 +94,29 @@ class Planner:
         grown = None
         if sequence.computed == len(sequence.blocks) * self._cache.block_size:
             if not self._cache.can_grow():
-                candidates = yielding(self._residents, sequence)
-                if not self._residency.displace(
-                    draft, candidates, self._cache.can_grow_without, PreemptionReason.KV_FULL
-                ):
-                    self._residency.preempt(draft, sequence, PreemptionReason.KV_FULL)
+                victims = self._choose(draft, yielding(self._residents, sequence), self._cache.can_grow_without)
+                self._preempt(draft, [sequence] if victims is None else victims, PreemptionReason.KV_FULL)
+                if victims is None:
                     return False
             grown = self._cache.grow(sequence)
         draft.compute(sequence, 1, grown=grown)
         return True
 
     def _plan_prefills(self, draft: StepDraft) -> None:
-        """The lane, then level by level: what has begun goes on, then what waits starts."""
+        """The lane, then level by level: what has begun goes on, then what waits starts.
+
+        Where nothing may be displaced, a level that lacks room keeps worse ones from taking what becomes free.
+        """
         begun = [sequence for sequence in self._residents if sequence.gap > 1]
         self._continue(draft, [sequence for sequence in begun if sequence.standing == LANE])
         self._start_aged(draft)
+        may_start = True
         for level in self._queues.levels:
             self._continue(draft, [sequence for sequence in begun if sequence.standing == level.number])
-            self._start_level(draft, level)
+            if may_start:
+                self._start_level(draft, level)
+            if self._limits.preemption_mode is PreemptionMode.OFF:
+                may_start = may_start and self.blocked.get(level.number) not in OUT_OF_ROOM
 
     def _continue(self, draft: StepDraft, sequences: list[Sequence]) -> None:
         """Residents with more than one token to compute; their blocks were allocated at the start."""
@@ -119,23 +129,33 @@ class Planner:
     def _start_aged(self, draft: StepDraft) -> None:
         """Fill the lane with what became due first; it waits for nobody's block."""
         while self._residents.num_in_lane < self._lane.num_slots and (sequence := self._lane.peek()):
-            if blocked := self._try_start(draft, sequence, self._cache.find(sequence), LANE):
+            blocked = (
+                self._try_start(draft, sequence, self._cache.find(sequence), LANE)
+                if self._queues.may_run(sequence)
+                else Blocked.CLASS
+            )
+            if blocked:
                 self.blocked[LANE] = blocked
                 return
 
     def _start_level(self, draft: StepDraft, level: Level) -> None:
         """In queue order and never past the first that must wait, so that nothing overtakes it for ever.
 
-        Only a sequence whose next block another is computing steps aside.
+        Only a sequence whose next blocks another is computing steps aside; few do so in one step, since naming their
+        blocks takes time.
         """
-        while sequence := level.peek():
+        num_aside = 0
+        while num_aside < MAX_ASIDE and (sequence := level.peek()):
             found = self._cache.find(sequence)
-            if self._residency.awaits(found):
-                assert found.following is not None
-                self._queues.park(sequence, found.following)
+            if awaited := self._residency.claims.awaited(found.missing):
+                self._queues.park(sequence, awaited)
+                self.blocked[level.number] = Blocked.PREFIX
+                num_aside += 1
             elif blocked := self._try_start(draft, sequence, found, level.number):
                 self.blocked[level.number] = blocked
                 return
+        if level.is_held_back:
+            self.blocked[level.number] = Blocked.CLASS
 
     def _try_start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> Blocked | None:
         """Start the sequence, displacing worse levels where it must; or say why it has to wait: nothing has changed."""
@@ -151,8 +171,32 @@ class Planner:
         def enough(victims: list[Sequence]) -> bool:
             return self._residency.fits(sequence, found, victims)
 
-        if not enough([]) and not self._residency.displace(draft, candidates, enough, PreemptionReason.PRIORITY):
+        victims = [] if enough([]) else self._choose(draft, candidates, enough)
+        if victims is None:
             return Blocked.BLOCKS if self._residents.has_slot_for(sequence) else Blocked.SLOTS
+        self._cache.hold(found)
+        self._preempt(draft, victims, PreemptionReason.PRIORITY)
         self._residency.start(draft, sequence, found, standing)
         draft.compute(sequence, num_tokens)
         return None
+
+    def _choose(
+        self, draft: StepDraft, candidates: list[Sequence], enough: Callable[[list[Sequence]], bool]
+    ) -> list[Sequence] | None:
+        if self._limits.preemption_mode is PreemptionMode.OFF:
+            return None
+        return choose_victims(candidates, step=draft.step, reluctance=self._limits.reluctance, enough=enough)
+
+    def _preempt(self, draft: StepDraft, victims: list[Sequence], reason: PreemptionReason) -> None:
+        for victim in victims:
+            self._residency.preempt(draft, victim, reason, save=self._is_worth_saving(victim))
+
+    def _is_worth_saving(self, sequence: Sequence) -> bool:
+        """Whether copying what the host lacks, and back what the device loses, costs less than computing it again."""
+        match self._limits.preemption_mode:
+            case PreemptionMode.AUTO:
+                num_lost = self._cache.num_private(sequence)
+                num_copies = self._cache.num_unsaved(sequence) + num_lost
+                return self._estimates.swap_is_cheaper(num_copies, num_lost * self._cache.block_size)
+            case mode:
+                return mode is PreemptionMode.SWAP

@@ -38,7 +38,9 @@ def yielding(residents: Iterable[Sequence], taker: Sequence) -> list[Sequence]:
 def choose_victims(
     candidates: list[Sequence], *, step: int, reluctance: Reluctance, enough: Callable[[list[Sequence]], bool]
 ) -> list[Sequence] | None:
-    """The fewest first candidates, in the order in which they yield, that are `enough`; None when all are not."""
+    """As few candidates, in the order in which they yield, as are `enough`; None when all together are not."""
+    if not candidates or not enough(candidates):
+        return None
     order = sorted(
         candidates,
         key=lambda sequence: (
@@ -52,5 +54,9 @@ def choose_victims(
     for sequence in order:
         victims.append(sequence)
         if enough(victims):
-            return victims
-    return None
+            break
+    for spared in victims[:-1]:  # a later, larger one may do for several before it
+        rest = [each for each in victims if each is not spared]
+        if enough(rest):
+            victims = rest
+    return victims

@@ -17,13 +17,15 @@ class PrefillControl:
         self._queues = queues
         self._estimates = estimates
         self._block_size = block_size
-        self._now = 0.0
         self.has_turn = True
         self.hold_until: float | None = None  # when a held batch starts at the latest
 
-    def begin_plan(self, now: float) -> None:
-        self._now = now
+    def begin_plan(self) -> None:
         self.hold_until = None
+
+    def took_turn(self, *, prefilled: bool) -> None:
+        """A step is planned: the next turn is the other's."""
+        self.has_turn = not prefilled
 
     def budget(self, residents: Iterable[Sequence]) -> int:
         """Tokens of this step: max_num_batched_tokens, or what keeps the tightest inter-token objective of a resident.
@@ -52,7 +54,7 @@ class PrefillControl:
         if not self._limits.max_waiting_time_s or sequence.first_start is not None:
             return False
         until = sequence.arrival + self._limits.max_waiting_time_s
-        if self._now >= until or draft.num_prefills or self._queues.num_waiting_tokens >= draft.budget_tokens:
+        if draft.now >= until or draft.num_prefills or self._queues.num_waiting_tokens >= draft.budget_tokens:
             return False
         self.hold_until = until
         return True

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Items
 
+from .claims import Claims
 from .class_queue import ClassQueue
 from .classes import ClassError, ServiceClass
 from .fairness import PROMPT_TOKEN, SAMPLED_TOKEN, FairShare
@@ -27,9 +28,15 @@ class Level:
         self.classes: dict[str, ClassQueue] = {}
         self.share: FairShare[str] = FairShare(lambda name: self.classes[name].service_class.weight)
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether something waits here that only a class's max_running keeps from running."""
+        return any(queue.num_queued and not queue.is_open for queue in self.classes.values())
+
     def peek(self) -> Sequence | None:
         """What runs next of this level; a class at its max_running rests until one of its sequences leaves."""
-        if (resumed := self.resumes.peek()) is not None:
+        resumed = self.resumes.peek()
+        if resumed is not None and self.classes[resumed.request.service_class].is_open:
             return resumed
         while (name := self.share.peek()) is not None:
             queue = self.classes[name]
@@ -90,20 +97,20 @@ class Queues:
     def add(self, sequence: Sequence) -> None:
         """A new sequence waits for its first start."""
         queue, level = self._home(sequence)
-        level.share.arrive(queue.service_class.name)
-        queue.share.arrive(queue.party(sequence.request.tenant))
+        level.share.enqueue(queue.service_class.name)
+        queue.share.enqueue(queue.party(sequence.request.tenant))
         queue.count_queued(sequence, 1)
         self.num_waiting += 1
         self._put(sequence)
 
     def start(self, sequence: Sequence) -> None:
         """What waited is about to become resident. A first start is charged the prompt tokens that have to be computed."""
-        queue, _ = self._home(sequence)
+        queue, level = self._home(sequence)
         self._take(sequence)
         self.num_waiting -= 1
         queue.num_running += 1
         if sequence.state is State.WAITING:
-            queue.count_queued(sequence, -1)
+            self._dequeue(sequence, queue, level)
             num_computed = sequence.prompt_len - sequence.num_cached_tokens
             self._charge(queue.service_class.name, sequence.request.tenant, PROMPT_TOKEN * num_computed)
 
@@ -115,6 +122,10 @@ class Queues:
         self._put(sequence)
         if sequence.aged_at is not None:
             self.lane.enter(sequence, sequence.aged_at)
+
+    def may_run(self, sequence: Sequence) -> bool:
+        """Whether its class may run one more."""
+        return self._home(sequence)[0].is_open
 
     def age(self, sequence: Sequence, now: float) -> None:
         """The sequence has waited as long as its class allows: from now on it may use the lane."""
@@ -136,18 +147,18 @@ class Queues:
             self._take(sequence)
             self.num_waiting -= 1
             if sequence.state is State.WAITING:
-                queue.count_queued(sequence, -1)
-        queue.share.depart(queue.party(sequence.request.tenant))
-        level.share.depart(queue.service_class.name)
+                self._dequeue(sequence, queue, level)
+        queue.share.end(queue.party(sequence.request.tenant))
+        level.share.end(queue.service_class.name)
 
-    def delay(self, sequence: Sequence) -> None:
-        """Behind everything that its tenant has waiting in the class now."""
-        if sequence.parked_for is None:
+    def delay(self, sequence: Sequence, place: int) -> None:
+        """Behind everything of its priority that its tenant has waiting in the class now; `place` is later than theirs."""
+        parked = sequence.parked_for is not None
+        if not parked:
             self._take(sequence)
-            sequence.delayed = True
+        sequence.place = place
+        if not parked:
             self._put(sequence)
-        else:
-            sequence.delayed = True
 
     def park(self, sequence: Sequence, name: BlockHash) -> None:
         """Set aside until the block is computed or given up; others may overtake it meanwhile."""
@@ -177,7 +188,13 @@ class Queues:
             level.resumes.push(sequence.seniority, sequence)
         else:
             queue.put(sequence)
-            level.share.wait(queue.service_class.name)
+            level.share.offer(queue.service_class.name)
+
+    def _dequeue(self, sequence: Sequence, queue: ClassQueue, level: Level) -> None:
+        """The sequence does not wait for its first start any more."""
+        queue.count_queued(sequence, -1)
+        queue.share.dequeue(queue.party(sequence.request.tenant))
+        level.share.dequeue(queue.service_class.name)
 
     def _take(self, sequence: Sequence) -> None:
         """Out of its queue, or from beside it."""
@@ -193,9 +210,9 @@ class Queues:
         """One sequence of the class runs no more: a class that rested at its max_running may have more to start."""
         queue.num_running -= 1
         if queue.num_queued:
-            level.share.wait(queue.service_class.name)
+            level.share.offer(queue.service_class.name)
 
-    def check(self, waiting: Items[Sequence], residents: Items[Sequence]) -> None:
+    def check(self, waiting: Items[Sequence], residents: Items[Sequence], claims: Claims) -> None:
         """Raise AssertionError unless every waiting sequence stands in exactly one place and the counts are right."""
         parked = [s for names in self._parked.values() for s in names if s.parked_for is not None]
         queued = [s for level in self.levels for s in level.resumes]
@@ -203,7 +220,12 @@ class Queues:
         places = sorted(map(id, {id(s): s for s in parked}.values())) + sorted(map(id, queued))
         assert sorted(places) == sorted(map(id, waiting)), "a waiting sequence is lost, or stands in two places"
         assert self.num_waiting == len(waiting)
+        assert all(
+            name in claims for name, names in self._parked.items() if any(s.parked_for == name for s in names)
+        ), "a sequence waits for a block that nobody computes"
         for name, queue in self._classes.items():
             new = [s for s in waiting if s.state is State.WAITING and s.request.service_class == name]
-            assert (queue.num_queued, queue.num_queued_tokens) == (len(new), sum(s.prompt_len for s in new))
+            assert queue.num_queued == len(new)
+            assert queue.num_queued_tokens == sum(s.prompt_len for s in new)
+            assert queue.num_queued_output_tokens == sum(s.max_output for s in new)
             assert queue.num_running == sum(s.request.service_class == name for s in residents)

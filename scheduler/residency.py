@@ -1,14 +1,12 @@
-"""Who is resident in the executor: starting, displacing, leaving, with slots, blocks and queues kept in step."""
+"""Who is resident in the executor: starting, leaving, being displaced, with slots, blocks and queues kept in step."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 
 from .claims import Claims
 from .draft import Row, StepDraft
-from .estimate import Estimates
 from .kv_cache import Found, KvCache
 from .limits import Limits, PreemptionMode
 from .plan import EngineDescription
-from .preemption import choose_victims
 from .queues import Queues
 from .residents import Residents
 from .sequence import Sequence
@@ -17,23 +15,27 @@ from .stats import Counters, PreemptionReason
 
 
 class Residency:
-    """One executor session's residents. Starts empty; takes sequences from `queues` and puts preempted ones back."""
+    """One executor session's residents. Starts empty; takes sequences from `queues` and puts preempted ones back.
+
+    `start_numbers` counts first starts over all sessions.
+    """
 
     def __init__(
-        self, limits: Limits, engine: EngineDescription, queues: Queues, counters: Counters, estimates: Estimates
+        self,
+        limits: Limits,
+        engine: EngineDescription,
+        queues: Queues,
+        counters: Counters,
+        start_numbers: Iterator[int],
     ) -> None:
-        self._limits = limits
+        self._reserves = limits.preemption_mode is PreemptionMode.OFF
         self._watermark_blocks = int(limits.watermark * engine.num_device_blocks)
         self._queues = queues
         self._counters = counters
-        self._estimates = estimates
-        self._claims = Claims()
+        self._start_numbers = start_numbers
+        self.claims = Claims()
         self.cache = KvCache(engine, write_through=limits.write_through)
         self.residents = Residents(limits.max_num_seqs, num_aged_slots=queues.lane.num_slots)
-
-    def awaits(self, found: Found) -> bool:
-        """Whether a resident is about to compute the next block of what was found."""
-        return found.following is not None and found.following in self._claims
 
     def fits(self, sequence: Sequence, found: Found, victims: list[Sequence]) -> bool:
         """Whether the sequence could start once the victims had left, with the watermark free unless it is alone."""
@@ -43,40 +45,25 @@ class Residency:
         )
 
     def start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> None:
-        """Make a sequence that fits resident."""
+        """Make a sequence that fits, and whose finds are held, resident."""
         self.cache.load(sequence, found, self._start_blocks(sequence))
         self._counters.num_recomputed_tokens += max(0, sequence.high_water - sequence.computed)
         if sequence.first_start is None:
-            sequence.first_start = self._counters.num_started
+            sequence.first_start = next(self._start_numbers)
             sequence.num_cached_tokens = sequence.computed
             self._counters.count_start(sequence, draft.now)
         self._queues.start(sequence)
         sequence.move(Move.START)
         sequence.standing = standing
-        self._claims.claim(sequence, sequence.hashes[sequence.computed // self.cache.block_size :])
+        self.claims.claim(sequence, sequence.hashes[sequence.computed // self.cache.block_size :])
         draft.start(sequence, self.residents.add(sequence))
 
-    def displace(
-        self,
-        draft: StepDraft,
-        candidates: list[Sequence],
-        enough: Callable[[list[Sequence]], bool],
-        reason: PreemptionReason,
-    ) -> bool:
-        """Preempt the fewest of `candidates` that are enough. False, and nothing has changed, when all are not."""
-        if self._limits.preemption_mode is PreemptionMode.OFF:
-            return False
-        victims = choose_victims(candidates, step=draft.step, reluctance=self._limits.reluctance, enough=enough)
-        for victim in victims or ():
-            self.preempt(draft, victim, reason)
-        return victims is not None
-
-    def preempt(self, draft: StepDraft, sequence: Sequence, reason: PreemptionReason) -> None:
-        """Move a resident out, with its row of this step if it has one; save its KV where that pays."""
+    def preempt(self, draft: StepDraft, sequence: Sequence, reason: PreemptionReason, *, save: bool) -> None:
+        """Move a resident out, with its row of this step if it has one; `save` what it has computed."""
         draft.withdraw(sequence)
         sequence.num_preemptions += 1
         sequence.last_preempted = draft.step
-        saved = self._saves(sequence) and self.cache.save(sequence)
+        saved = save and self.cache.save(sequence)
         self._counters.count_preemption(reason, swap=saved)
         self.requeue(sequence)
 
@@ -90,7 +77,7 @@ class Residency:
         """Take slot and blocks from a resident. As if serial: both may be used again by the next plan."""
         self.residents.remove(sequence)
         sequence.high_water = max(sequence.high_water, sequence.computed)
-        for name in self._claims.give_up(sequence):
+        for name in self.claims.give_up(sequence):
             self._queues.unpark(name)
         self.cache.unload(sequence)
 
@@ -102,7 +89,7 @@ class Residency:
             sequence.in_flight -= 1
             if row.computed // block_size > sequence.num_indexed and sequence.state is State.RUNNING:
                 for name in self.cache.publish(sequence, row.computed // block_size):
-                    if self._claims.settle(name):
+                    if self.claims.settle(name):
                         self._queues.unpark(name)
 
     def check(self, waiting: list[Sequence]) -> None:
@@ -112,16 +99,4 @@ class Residency:
 
     def _start_blocks(self, sequence: Sequence) -> int:
         """Blocks of the whole known sequence, or of all that it may become when nothing can be preempted."""
-        if self._limits.preemption_mode is PreemptionMode.OFF:
-            return self.cache.blocks_for(sequence.prompt_len + sequence.max_output)
-        return self.cache.blocks_for(sequence.known)
-
-    def _saves(self, sequence: Sequence) -> bool:
-        match self._limits.preemption_mode:
-            case PreemptionMode.SWAP:
-                return True
-            case PreemptionMode.AUTO:
-                num_blocks = self.cache.num_private(sequence)
-                return self._estimates.swap_is_cheaper(num_blocks, num_blocks * self.cache.block_size)
-            case _:
-                return False
+        return self.cache.blocks_for(sequence.max_len if self._reserves else sequence.known)

@@ -1,6 +1,6 @@
 """The sequences that hold a slot of the executor, best rank first."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
 from .plan import Slot
@@ -20,7 +20,6 @@ class Residents:
         self._ranked: list[Sequence] = []
         self._released: list[Slot] = []
         self._num_ageless = 0
-        self.num_in_lane = 0
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -30,6 +29,11 @@ class Residents:
 
     def __getitem__(self, position: int) -> Sequence:
         return self._ranked[position]
+
+    @property
+    def num_in_lane(self) -> int:
+        """The lane stands before every level."""
+        return bisect_left(self._ranked, LANE + 1, key=_standing)
 
     @property
     def has_releases(self) -> bool:
@@ -61,7 +65,6 @@ class Residents:
 
     def _count(self, sequence: Sequence, change: int) -> None:
         self._num_ageless += change * (not sequence.ages)
-        self.num_in_lane += change * (sequence.standing == LANE)
 
     def take_releases(self) -> list[Slot]:
         """The slots given back since the last plan."""
@@ -73,8 +76,13 @@ class Residents:
         held = [sequence.slot for sequence in self._ranked]
         assert sorted(self._free + [slot for slot in held if slot is not None]) == list(range(self._num_slots))
         assert None not in held, "a resident without a slot"
+        assert self._num_ageless == sum(not sequence.ages for sequence in self._ranked)
         ranks = [sequence.rank for sequence in self._ranked]
         assert ranks == sorted(ranks), f"residents out of order: {self._ranked}"
+
+
+def _standing(sequence: Sequence) -> int:
+    return sequence.standing
 
 
 def _rank(sequence: Sequence) -> Rank:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from copy import deepcopy
+from itertools import count
 from typing import NamedTuple
 
 from .class_queue import QueueFull
@@ -18,7 +19,7 @@ from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
 from .prefill import PrefillControl
 from .queues import Queues
-from .request import Request, SequenceId
+from .request import InvalidRequest, Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
@@ -31,6 +32,7 @@ class _InFlight(NamedTuple):
 
     step: int
     rows: dict[Slot, Row]
+    num_samples: int
     work: StepWork
     planned_at: float
 
@@ -57,6 +59,8 @@ class Scheduler:
         self._timers = Timers()
         self._ledger = Ledger()
         self._counters = Counters()
+        self._arrivals = count()
+        self._starts = count()
         self._estimates = Estimates()
         self._demand = Demand()
         self._attach(engine)
@@ -64,9 +68,9 @@ class Scheduler:
     def _attach(self, engine: EngineDescription) -> None:
         """Begin an executor session: nothing is resident there, and every block is free."""
         self._engine = engine
-        self._residency = Residency(self._limits, engine, self._queues, self._counters, self._estimates)
+        self._residency = Residency(self._limits, engine, self._queues, self._counters, self._starts)
         self._prefill = PrefillControl(self._limits, self._queues, self._estimates, engine.block_size)
-        self._planner = Planner(self._limits, self._queues, self._residency, self._prefill)
+        self._planner = Planner(self._limits, self._queues, self._residency, self._prefill, self._estimates)
         self._in_flight: deque[_InFlight] = deque()
         self._next_step = 1
         self._committed_at = 0.0
@@ -76,6 +80,8 @@ class Scheduler:
 
     def add(self, request: Request, now: float) -> None:
         """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now)."""
+        if self._ledger.of_request(request.id):
+            raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
         max_output = output_limit(request, self._engine)
         service_class = self._queues.class_of(request)
         try:
@@ -88,14 +94,13 @@ class Scheduler:
             Sequence(
                 request,
                 id,
-                order=self._counters.num_added + id.index,
+                order=next(self._arrivals),
                 arrival=now,
                 max_output=max_output,
                 service_class=service_class,
             )
             for id in request.sequence_ids
         ]
-        self._counters.num_added += request.n
         self._ledger.open(request.id, sequences)
         for sequence in sequences:
             sequence.expected_wait_s = expected_wait_s
@@ -121,6 +126,7 @@ class Scheduler:
         """End the sequence as stopped with the first `kept_tokens` of its output. One that has ended is no error."""
         if sequence := self._ledger.find(sequence_id):
             del sequence.tokens[sequence.prompt_len + kept_tokens :]
+            self._demand.finish(sequence)
             self._end(sequence, FinishReason.STOP)
 
     # Plan.
@@ -139,7 +145,7 @@ class Scheduler:
         self._counters.num_computed_tokens += work.num_tokens
         self._counters.num_copied_out_blocks += len(copies.out)
         self._counters.num_copied_in_blocks += len(copies.into)
-        self._in_flight.append(_InFlight(draft.step, draft.rows, work, now))
+        self._in_flight.append(_InFlight(draft.step, draft.rows, draft.num_samples, work, now))
         self._next_step += 1
         return draft.finish(residents.take_releases(), copies)
 
@@ -159,23 +165,25 @@ class Scheduler:
         if self._queues.class_of(sequence.request).queue_timeout_action is TimeoutAction.REJECT:
             self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
         else:
-            self._queues.delay(sequence)
+            self._queues.delay(sequence, next(self._arrivals))
 
     # Commit.
 
     def commit(self, result: StepResult, now: float) -> None:
         """Take one plan's result: tokens get their values, sequences end. Results come in the order of the plans."""
-        step, rows, work, planned_at = self._in_flight.popleft()
+        step, rows, num_samples, work, planned_at = self._in_flight.popleft()
         assert step == result.step, f"result of step {result.step} while step {step} is due"
         if rows:
             self._estimates.observe(work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
             self._demand.serve(rows.values(), now - max(planned_at, self._committed_at))
         self._committed_at = now
         self._counters.copied_s += result.copied_s
+        num_answered = len(result.slots) + len(result.skipped) + len(result.failures)
+        assert num_answered == num_samples, f"step {step}: a row has no answer"
+        for slot, message in result.failures:  # first: what they computed must not be shared
+            self._end(rows[slot].sequence, FinishReason.FAILED, message)
         self._residency.settle(rows.values())
         self._commit_tokens(rows, result)
-        for slot, message in result.failures:
-            self._end(rows[slot].sequence, FinishReason.FAILED, message)
         self._counters.num_steps += 1
 
     def _commit_tokens(self, rows: dict[Slot, Row], result: StepResult) -> None:
@@ -216,12 +224,10 @@ class Scheduler:
 
     def executor_lost(self, now: float) -> None:
         """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`."""
-        for sequence in self._ledger:
-            sequence.in_flight = 0
-            sequence.known = len(sequence.tokens)
-            sequence.saved = None
         for sequence in list(self._residency.residents):
             self._residency.requeue(sequence)
+        for sequence in self._ledger:
+            sequence.forget_executor()
         self._attach(self._engine)
         self._attached = False
 
@@ -270,4 +276,4 @@ class Scheduler:
         waiting = [sequence for sequence in self._ledger if sequence.state is not State.RUNNING]
         assert {id(each) for each in residents} == {id(each) for each in self._ledger} - {id(each) for each in waiting}
         self._residency.check(waiting)
-        self._queues.check(waiting, residents)
+        self._queues.check(waiting, residents, self._residency.claims)

@@ -47,7 +47,6 @@ class Sequence:
         "arrival",
         "blocks",
         "computed",
-        "delayed",
         "expected_wait_s",
         "first_start",
         "hashes",
@@ -64,9 +63,10 @@ class Sequence:
         "num_preemptions",
         "order",
         "parked_for",
+        "place",
         "prompt_len",
         "request",
-        "salt",
+        "salts",
         "saved",
         "slot",
         "standing",
@@ -103,7 +103,7 @@ class Sequence:
         self.num_preemptions = 0
         self.last_preempted: int | None = None  # step
         self.ticket = 0  # of its place in a queue; an older one is void
-        self.delayed = False  # its queue timeout has sent it behind the others
+        self.place = order  # in its tenant's queue, after priority; a queue timeout gives a later one
         self.parked_for: BlockHash | None = None  # waits beside its queue for this block
         self.slot: Slot | None = None
         self.blocks: list[DeviceBlock] = []
@@ -111,7 +111,7 @@ class Sequence:
         self.high_water = 0  # most tokens ever computed: what a start computes below it, it computes again
         self.in_flight = 0  # rows of plans without a result
         self.known = self.prompt_len  # tokens, those in flight included
-        self.salt = "" if service_class.share_prefix else request.tenant  # of `hashes`
+        self.salts = ("class", service_class.name) if service_class.share_prefix else ("tenant", request.tenant)
         self.hashes: list[BlockHash] = []  # of the full blocks of `tokens`, as far as they were needed
         self.num_indexed = 0
         self.saved: Saved | None = None  # while preempted with swap
@@ -155,8 +155,16 @@ class Sequence:
     def extend_hashes(self, engine_id: str, block_size: int) -> None:
         """Name every full block of the tokens known by value. Tenants' names differ unless their class lets them meet."""
         for begin in range(len(self.hashes) * block_size, len(self.tokens) - block_size + 1, block_size):
-            parent = self.hashes[-1] if self.hashes else root_hash(engine_id, self.salt)
+            parent = self.hashes[-1] if self.hashes else root_hash(engine_id, *self.salts)
             self.hashes.append(block_hash(parent, self.tokens[begin : begin + block_size]))
+
+    def forget_executor(self) -> None:
+        """The executor is gone, and all that stood there: only tokens known by value are left."""
+        self.in_flight = 0
+        self.known = len(self.tokens)
+        self.saved = None
+        self.hashes = []
+        self.last_preempted = None
 
     def move(self, move: Move) -> None:
         self.state = after(str(self.id), self.state, move)

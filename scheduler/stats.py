@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from .sequence import Sequence
 
+MAX_TENANTS = 1024  # counted by name; beyond that the least served are added up
+OTHERS = "(others)"
+
 
 class PreemptionReason(StrEnum):
     PRIORITY = "priority"  # a better level took its slot or its blocks
@@ -17,7 +20,6 @@ class PreemptionReason(StrEnum):
 class Counters:
     """What only grows. Owned by the scheduler; survives its executors."""
 
-    num_added: int = 0  # sequences accepted
     num_started: int = 0  # sequences that started for the first time
     num_steps: int = 0  # committed
     num_computed_tokens: int = 0
@@ -50,6 +52,10 @@ class Counters:
         """One token each."""
         self.num_sampled_tokens += len(sequences)
         self.served_tokens.update(sequence.request.tenant for sequence in sequences)
+        if len(self.served_tokens) > MAX_TENANTS:
+            kept = Counter(dict(self.served_tokens.most_common(MAX_TENANTS // 2)))
+            kept[OTHERS] += self.served_tokens.total() - kept.total()
+            self.served_tokens = kept
 
     def count_preemption(self, reason: PreemptionReason, *, swap: bool) -> None:
         self.preemptions[reason, "swap" if swap else "recompute"] += 1

@@ -8,7 +8,11 @@ from jetway.scheduler.estimate import CopyRate, StepTimeModel, StepWork
 
 
 def random_work(rng: random.Random) -> StepWork:
-    return StepWork(rng.choice([0, 0, rng.randrange(512)]), rng.randrange(64), rng.randrange(50_000), 0)
+    return StepWork(
+        num_prefill_tokens=rng.choice([0, 0, rng.randrange(512)]),
+        num_decodes=rng.randrange(64),
+        num_context_tokens=rng.randrange(50_000),
+    )
 
 
 def true_s(work: StepWork) -> float:
@@ -34,16 +38,16 @@ def test_it_follows_a_machine_that_changes() -> None:
         for _ in range(3000):
             work = random_work(rng)
             model.observe(work, factor * true_s(work))
-    work = StepWork(200, 30, 20_000, 0)
+    work = StepWork(num_prefill_tokens=200, num_decodes=30, num_context_tokens=20_000)
     assert model.predict_s(work) == pytest.approx(3 * true_s(work), rel=0.02)
 
 
 def test_it_never_promises_less_than_nothing() -> None:
     model = StepTimeModel()
-    model.observe(StepWork(0, 1, 0, 0), 0.01)
-    model.observe(StepWork(500, 1, 0, 0), 0.001)
+    model.observe(StepWork(num_prefill_tokens=0, num_decodes=1, num_context_tokens=0), 0.01)
+    model.observe(StepWork(num_prefill_tokens=500, num_decodes=1, num_context_tokens=0), 0.001)
     assert model.prefill_s(100) >= 0.0
-    assert model.predict_s(StepWork(500, 1, 0, 0)) >= 0.0
+    assert model.predict_s(StepWork(num_prefill_tokens=500, num_decodes=1, num_context_tokens=0)) >= 0.0
 
 
 def test_the_copy_rate_is_unknown_then_that_of_the_recent_copies() -> None:
@@ -56,3 +60,16 @@ def test_the_copy_rate_is_unknown_then_that_of_the_recent_copies() -> None:
     for _ in range(100):
         rate.observe(10, 10 * 4e-3)
     assert rate.copy_s(5) == pytest.approx(20e-3, rel=0.01)
+
+
+def test_what_is_never_seen_does_not_wind_up() -> None:
+    """A hundred thousand steps of decodes say nothing of prefills; what was known of them stays."""
+    rng = random.Random(4)
+    model = StepTimeModel()
+    for _ in range(500):
+        work = random_work(rng)
+        model.observe(work, true_s(work))
+    for step in range(100_000):
+        work = StepWork(num_prefill_tokens=0, num_decodes=32, num_context_tokens=10_000 + step % 1000)
+        model.observe(work, true_s(work) * rng.uniform(0.99, 1.01))
+    assert model.prefill_s(100) == pytest.approx(1e-2, rel=0.1)

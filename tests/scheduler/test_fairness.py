@@ -22,8 +22,14 @@ def serve(share: FairShare[str], cost: float, times: int) -> list[str]:
 
 def join(share: FairShare[str], *parties: str) -> None:
     for party in parties:
-        share.arrive(party)
-        share.wait(party)
+        share.enqueue(party)
+        share.offer(party)
+
+
+def leave(share: FairShare[str], party: str) -> None:
+    """Its one sequence starts and ends."""
+    share.dequeue(party)
+    share.end(party)
 
 
 def test_equal_weights_take_turns() -> None:
@@ -52,19 +58,39 @@ def test_who_leaves_in_debt_returns_in_debt() -> None:
     share = share_of()
     join(share, "a", "b")
     share.charge("a", 100.0)
-    share.depart("a")
+    leave(share, "a")
     share.charge("b", 10.0)
     join(share, "a")
     assert (share.counter("a"), share.counter("b")) == (100.0, 10.0)
+
+
+def test_a_running_sequence_does_not_save_up_service() -> None:
+    """Nothing of it waits: its next burst is lifted to those that wait, and takes turns."""
+    share = share_of()
+    join(share, "runs", "waits")
+    share.dequeue("runs")
+    serve(share, 10.0, 100)
+    join(share, "runs")
+    assert serve(share, 10.0, 6).count("runs") == 3
 
 
 def test_with_nobody_left_the_last_counter_is_where_the_next_begins() -> None:
     share = share_of()
     join(share, "a")
     share.charge("a", 50.0)
-    share.depart("a")
+    leave(share, "a")
     join(share, "b")
     assert share.counter("b") == 50.0
+
+
+def test_who_left_last_may_still_be_charged_for_what_runs() -> None:
+    """The paper takes that client's counter as it stands when the next arrives."""
+    share = share_of()
+    join(share, "a")
+    share.dequeue("a")
+    share.charge("a", 70.0)
+    join(share, "b")
+    assert share.counter("b") == 70.0
 
 
 def test_a_party_with_nothing_to_serve_is_passed_over() -> None:
@@ -72,7 +98,7 @@ def test_a_party_with_nothing_to_serve_is_passed_over() -> None:
     join(share, "a", "b")
     share.rest("a")
     assert serve(share, 1.0, 2) == ["b", "b"]
-    share.wait("a")
+    share.offer("a")
     assert share.peek() == "a"
     share.rest("a")
     share.rest("b")
@@ -84,37 +110,48 @@ def test_ten_thousand_parties_that_came_and_went_are_forgotten() -> None:
     for number in range(10_000):
         join(share, str(number))
         share.charge(str(number), 5.0)
-        share.depart(str(number))
+        leave(share, str(number))
     assert len(share) < 200
 
 
-def test_it_agrees_with_the_naive_algorithm() -> None:
-    """Random arrivals, departures and charges: the least counter is always that of a plain scan."""
+def test_it_agrees_with_the_paper() -> None:
+    """Random arrivals, starts, ends and charges against Algorithm 2 of the paper, with plain scans.
+
+    Q is what waits; a client that is not in Q is lifted to the least of Q or, when Q is empty, to the last that left it.
+    """
     rng = random.Random(3)
-    share = share_of({"a": 2.0, "b": 0.5})
+    weights = {"a": 2.0, "b": 0.5}
+    share = share_of(weights)
     counters: dict[str, float] = {}
-    live: dict[str, int] = {}
-    last = 0.0
+    queued: dict[str, int] = {}
+    running: dict[str, int] = {}
+    last = None
     for _ in range(20_000):
         party = rng.choice("abcdefgh")
-        if rng.random() < 0.3:
-            if not live.get(party):
-                floor = min((counters[other] for other in live if live[other]), default=last)
+        waiting = [other for other in queued if queued[other]]
+        action = rng.random()
+        if action < 0.3:
+            if not queued.get(party):
+                floor = min(counters[w] for w in waiting) if waiting else counters.get(last or "", 0.0)
                 counters[party] = max(counters.get(party, 0.0), floor)
-            live[party] = live.get(party, 0) + 1
+            queued[party] = queued.get(party, 0) + 1
             join(share, party)
-        elif live.get(party) and rng.random() < 0.5:
-            live[party] -= 1
-            share.depart(party)
-            if not live[party]:
-                last = counters[party]
-        elif live.get(party):
+        elif action < 0.6 and queued.get(party):
+            queued[party] -= 1
+            running[party] = running.get(party, 0) + 1
+            share.dequeue(party)
+            if not queued[party]:
+                last = party
+        elif action < 0.8 and running.get(party):
+            running[party] -= 1
+            share.end(party)
+        elif running.get(party) or queued.get(party):
             cost = rng.randrange(1, 9)
-            counters[party] += cost / {"a": 2.0, "b": 0.5}.get(party, 1.0)
+            counters[party] += cost / weights.get(party, 1.0)
             share.charge(party, cost)
-        living = [counters[other] for other in live if live[other]]
+        waiting = [other for other in queued if queued[other]]
         least = share.peek()
-        assert (least is None) == (not living)
+        assert (least is None) == (not waiting)
         if least is not None:
-            assert counters[least] == min(living)
+            assert counters[least] == min(counters[other] for other in waiting)
             assert share.counter(least) == counters[least]

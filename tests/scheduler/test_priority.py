@@ -70,7 +70,7 @@ class TestDisplacement:
             num_blocks=num_blocks,
             num_host_blocks=2000,
             max_num_seqs=40,
-            budget=512,
+            max_num_batched_tokens=512,
             preemption_mode=PreemptionMode.SWAP,
         )
         driver = Driver(scheduler, ReferenceExecutor(num_blocks=num_blocks))
@@ -112,6 +112,29 @@ class TestDisplacement:
         add(driver, "high", max_tokens=2, service_class="high")
         driver.step()
         assert running(driver) == {"low", "big", "middle", "high"}
+
+    def test_one_large_victim_spares_the_small_ones_before_it(self) -> None:
+        """The least computed would go first, but the one that is large enough is needed anyway."""
+        driver = Driver(make_scheduler(num_blocks=16, classes=[HIGH, LOW]), ReferenceExecutor(num_blocks=16))
+        for id, length in [("small0", 4), ("small1", 4), ("large", 40)]:
+            add(driver, id, prompt_len=length, max_tokens=8, service_class="low")
+        driver.step()
+        add(driver, "high", prompt_len=36, max_tokens=2, service_class="high")
+        driver.step()
+        assert running(driver) == {"small0", "small1", "high"}
+
+    def test_with_mode_off_a_better_level_is_not_starved_of_blocks(self) -> None:
+        """Nothing is displaced, but worse levels do not take what becomes free while it waits."""
+        scheduler = make_scheduler(num_blocks=20, classes=[HIGH, LOW], preemption_mode=PreemptionMode.OFF)
+        driver = Driver(scheduler, ReferenceExecutor(num_blocks=20))
+        for index in range(4):
+            add(driver, f"low{index}", prompt_len=4, max_tokens=8 + 4 * index, service_class="low")
+        driver.step()
+        add(driver, "high", prompt_len=56, max_tokens=4, service_class="high")
+        for index in range(4, 9):
+            add(driver, f"low{index}", prompt_len=4, max_tokens=8, service_class="low")
+        driver.run()
+        assert starts(driver)[:5] == ["low0", "low1", "low2", "low3", "high"]
 
     def test_a_displaced_sequence_resumes_before_its_level_starts_anything(self) -> None:
         """vllm issue 41951."""
@@ -173,11 +196,10 @@ class TestAgedLane:
         for index in range(5):
             assert first[f"low{index}"] <= 10 + 6 * index
 
-    @pytest.mark.parametrize("with_low", [False, True])
-    def test_it_costs_better_classes_nothing(self, with_low: bool) -> None:
-        """The high class runs step by step as it does without any low request."""
+    def test_it_takes_no_slot_from_better_classes(self) -> None:
+        """With blocks and budget to spare the high class runs step by step as it does without any low request."""
 
-        def high_rows(with_low: bool) -> list[int]:
+        def high_rows(*, with_low: bool) -> list[int]:
             driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW]))
             for index in range(12 if with_low else 0):
                 add(driver, f"low{index}", max_tokens=20, service_class="low")
@@ -190,7 +212,28 @@ class TestAgedLane:
                 finished.append(sum(id.startswith("high") for id in driver.finishes()))
             return finished
 
-        assert high_rows(with_low) == high_rows(False)
+        assert high_rows(with_low=True) == high_rows(with_low=False)
+
+    def test_without_slots_it_keeps_nothing(self) -> None:
+        driver = Driver(make_scheduler(classes=[AGEING_LOW], aged_slots=0))
+        add(driver, "low", max_tokens=3, service_class="low")
+        driver.now = 20.0
+        driver.run()
+        assert driver.finishes() == {"low/0": (FinishReason.LENGTH, 3)}
+
+    def test_it_runs_no_more_of_a_class_than_may_run(self) -> None:
+        low = ServiceClass(name="low", level=2, max_wait_s=10.0, max_running=1)
+        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, low], aged_slots=2))
+        for index in range(3):
+            add(driver, f"low{index}", max_tokens=30, service_class="low")
+        driver.now = 20.0
+        driver.step()
+        driver.step()
+        assert running(driver) == {"low0"}
+        assert driver.scheduler.stats(20.0).blocked == {
+            0: "its class runs as many as it may",
+            2: "its class runs as many as it may",
+        }
 
 
 class TestDeadlines:

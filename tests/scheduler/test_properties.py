@@ -21,6 +21,41 @@ from tests.support.scheduling import (
     make_scheduler,
 )
 
+LIMITS = st.fixed_dictionaries(
+    {
+        "max_num_seqs": st.integers(1, 4),
+        "preemption_mode": st.sampled_from(PreemptionMode),
+        "watermark": st.sampled_from([0.0, 0.1, 0.3]),
+        "aged_slots": st.integers(0, 1),
+        "write_through": st.booleans(),
+        "mix_prefill": st.booleans(),
+        "max_prefill_seqs": st.sampled_from([None, None, 1, 2]),
+        "long_prefill_token_threshold": st.sampled_from([0, 0, 6]),
+    }
+)
+
+
+@st.composite
+def service_class(draw: st.DrawFn, name: str) -> ServiceClass:
+    timeout_s, action = draw(
+        st.sampled_from([(None, TimeoutAction.REJECT), (20.0, TimeoutAction.REJECT), (20.0, TimeoutAction.DELAY)])
+    )
+    return ServiceClass(
+        name=name,
+        level=draw(st.integers(1, 3)),
+        weight=draw(st.sampled_from([1.0, 2.5])),
+        share_fairly=draw(st.booleans()),
+        share_prefix=draw(st.booleans()),
+        max_running=draw(st.sampled_from([None, None, 1, 2])),
+        max_wait_s=draw(st.sampled_from([None, 5.0])),
+        queue_timeout_s=timeout_s,
+        queue_timeout_action=action,
+        itl_objective_s=draw(st.sampled_from([None, None, 0.01])),
+    )
+
+
+CLASSES = st.tuples(*[service_class(name) for name in "xyz"]).map(list)
+
 
 class SchedulerMachine(RuleBasedStateMachine):
     """The whole public face, with random sizes and 0 to 2 plans in flight; tokens are those of the request alone."""
@@ -28,56 +63,35 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize(
         num_blocks=st.integers(2, 12),
         num_host_blocks=st.sampled_from([0, 1, 3, 10, 40]),
-        max_num_seqs=st.integers(1, 4),
         spare_budget=st.integers(0, 12),
-        watermark=st.sampled_from([0.0, 0.1, 0.3]),
-        mode=st.sampled_from(PreemptionMode),
         depth=st.integers(0, 2),
-        levels=st.tuples(*[st.integers(1, 3)] * 3),
-        max_running=st.sampled_from([None, None, 1, 2]),
-        max_wait_s=st.sampled_from([None, 5.0]),
-        timeout=st.sampled_from([None, (20.0, TimeoutAction.REJECT), (20.0, TimeoutAction.DELAY)]),
-        aged_slots=st.integers(0, 1),
+        limits=LIMITS,
+        classes=CLASSES,
     )
     def start(
         self,
         num_blocks: int,
         num_host_blocks: int,
-        max_num_seqs: int,
         spare_budget: int,
-        watermark: float,
-        mode: PreemptionMode,
         depth: int,
-        levels: tuple[int, int, int],
-        max_running: int | None,
-        max_wait_s: float | None,
-        timeout: tuple[float, TimeoutAction] | None,
-        aged_slots: int,
+        limits: dict[str, Any],
+        classes: list[ServiceClass],
     ) -> None:
+        max_num_seqs = limits["max_num_seqs"]
         self.engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
         self.num_blocks, self.num_host_blocks = num_blocks, num_host_blocks
-        queue_timeout_s, action = timeout or (None, TimeoutAction.REJECT)
-        self.times_out = queue_timeout_s is not None and action is TimeoutAction.REJECT
-        classes = [
-            ServiceClass(name="x", level=levels[0], weight=2.0),
-            ServiceClass(name="y", level=levels[1], max_running=max_running, share_fairly=False),
-            ServiceClass(
-                name="z",
-                level=levels[2],
-                max_wait_s=max_wait_s,
-                queue_timeout_s=queue_timeout_s,
-                queue_timeout_action=action,
-            ),
-        ]
+        self.timed_out_classes = {
+            each.name
+            for each in classes
+            if each.queue_timeout_s is not None and each.queue_timeout_action is TimeoutAction.REJECT
+        }
+        limits["aged_slots"] = min(limits["aged_slots"], max_num_seqs - 1)
         scheduler = make_scheduler(
-            classes=classes,
-            aged_slots=min(aged_slots, max_num_seqs - 1),
             num_blocks=num_blocks,
             num_host_blocks=num_host_blocks,
-            max_num_seqs=max_num_seqs,
-            budget=max_num_seqs + BLOCK_SIZE + spare_budget,
-            watermark=watermark,
-            preemption_mode=mode,
+            classes=classes,
+            max_num_batched_tokens=max_num_seqs + BLOCK_SIZE + spare_budget,
+            **limits,
         )
         self.driver = Driver(scheduler, ReferenceExecutor(num_blocks=num_blocks), depth=depth)
         self.requests: dict[str, Request] = {}
@@ -104,7 +118,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         length = min(length, pool - 1)
         output = min(output, pool - length)
         request = make_request(str(len(self.requests)), prompt_len=length, max_tokens=output, **fields)
-        if request.deadline_s is not None or (self.times_out and request.service_class == "z"):
+        if request.deadline_s is not None or request.service_class in self.timed_out_classes:
             self.disturbed.add(request.id)
         self.requests[request.id] = request
         self.driver.scheduler.add(request, self.driver.now)
@@ -178,7 +192,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 TestScheduler = pytest.mark.timeout(120)(SchedulerMachine.TestCase)
 TestScheduler.settings = settings(
-    max_examples=200,
+    max_examples=250,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -74,7 +74,7 @@ class World:
             num_blocks=self.num_blocks,
             num_host_blocks=int(host),
             max_num_seqs=int(slots),
-            budget=int(budget),
+            max_num_batched_tokens=int(budget),
             preemption_mode=PreemptionMode(mode),
             classes=classes or [ServiceClass()],
         )

@@ -49,7 +49,7 @@ def test_a_request_joins_the_running_batch_at_the_next_step() -> None:
 
 def test_a_long_prompt_is_computed_in_whole_blocks_beside_the_decodes() -> None:
     """The budget of 16 leaves 15 beside a decode: 12 are whole blocks; the last chunk is what remains."""
-    driver = Driver(make_scheduler(budget=16))
+    driver = Driver(make_scheduler(max_num_batched_tokens=16))
     driver.scheduler.add(make_request("a", prompt_len=4, max_tokens=9), 0.0)
     driver.step()
     request = make_request("b", prompt_len=30, max_tokens=1)
@@ -61,7 +61,7 @@ def test_a_long_prompt_is_computed_in_whole_blocks_beside_the_decodes() -> None:
 
 def test_a_full_batch_of_decodes_leaves_a_block_for_the_best_prefill() -> None:
     """No prefill starves: the least allowed budget is max_num_seqs + one block."""
-    driver = Driver(make_scheduler(max_num_seqs=3, budget=7))
+    driver = Driver(make_scheduler(max_num_seqs=3, max_num_batched_tokens=7))
     for id in "ab":
         driver.scheduler.add(make_request(id, prompt_len=1, max_tokens=20), 0.0)
     driver.step()
@@ -155,7 +155,7 @@ class TestAbort:
     @pytest.mark.parametrize("depth", [0, 1])
     def test_at_any_time_all_is_given_back(self, steps: int, depth: int) -> None:
         """Waiting, in prefill (chunks of 16), in decode, with a plan in flight: blocks are free by the next plan."""
-        driver = Driver(make_scheduler(budget=16), depth=depth)
+        driver = Driver(make_scheduler(max_num_batched_tokens=16), depth=depth)
         driver.scheduler.add(make_request("a", prompt_len=40, max_tokens=50), 0.0)
         other = make_request("b", prompt_len=3, max_tokens=9)
         driver.scheduler.add(other, 0.0)
@@ -181,7 +181,7 @@ class TestAbort:
         assert driver.scheduler.stats(0.0).num_free_device_blocks == 6
 
     def test_of_all_sequences_of_a_request(self) -> None:
-        driver = Driver(make_scheduler(max_num_seqs=2, budget=64))
+        driver = Driver(make_scheduler(max_num_seqs=2, max_num_batched_tokens=64))
         driver.scheduler.add(make_request("a", n=3), 0.0)
         driver.step()
         driver.scheduler.abort("a")
@@ -222,11 +222,21 @@ def test_a_sequence_that_the_engine_cannot_compute_fails_alone() -> None:
     assert driver.tokens("b") == expected_tokens(other)
 
 
+def test_what_a_failed_sequence_computed_is_not_shared() -> None:
+    """Its KV may be what made it fail: an equal prompt computes everything itself."""
+    driver = Driver(make_scheduler(), ReferenceExecutor(fails=frozenset({"a"})))
+    driver.scheduler.add(make_request("a", prompt_len=13, prefix="p", prefix_len=13), 0.0)
+    driver.run()
+    driver.scheduler.add(make_request("b", prompt_len=13, prefix="p", prefix_len=13), 0.0)
+    driver.run()
+    assert [start.computed for plan in driver.plans for start in plan.starts] == [0, 0]
+
+
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("steps", [0, 1, 2, 7])
 def test_a_lost_executor_loses_no_request(depth: int, steps: int) -> None:
     """Every live sequence starts again from its tokens on the new executor; the tokens are the undisturbed ones."""
-    driver = Driver(make_scheduler(budget=16), depth=depth)
+    driver = Driver(make_scheduler(max_num_batched_tokens=16), depth=depth)
     requests = [make_request(id, prompt_len=10, max_tokens=9) for id in "abc"]
     for request in requests:
         driver.scheduler.add(request, 0.0)
@@ -291,23 +301,38 @@ class TestRefusals:
         with pytest.raises(QueueFull, match="may queue 10 prompt tokens; this request makes it 11"):
             scheduler.add(make_request("b", prompt_len=7), 0.0)
         scheduler.add(make_request("c", prompt_len=1), 0.0)
-        with pytest.raises(QueueFull, match="may queue 2 sequences; this request makes it 3"):
+        with pytest.raises(QueueFull, match="may queue 2 requests; this request makes it 3"):
             scheduler.add(make_request("d", prompt_len=1), 0.0)
         scheduler.abort("a")
-        scheduler.add(make_request("d", prompt_len=1), 0.0)
+        scheduler.add(make_request("d", prompt_len=1, n=3), 0.0)
+
+    def test_what_could_never_queue_is_wrong_and_not_too_early(self) -> None:
+        scheduler = make_scheduler(classes=[ServiceClass(max_queued_tokens=10)])
+        with pytest.raises(InvalidRequest, match="may queue 10 prompt tokens; this request has 12") as refusal:
+            scheduler.add(make_request("a", prompt_len=4, n=3), 0.0)
+        assert refusal.value.param == "prompt"
+
+    def test_an_id_that_lives_already_is_refused_and_the_first_goes_on(self) -> None:
+        driver = Driver(make_scheduler())
+        request = make_request("a")
+        driver.scheduler.add(request, 0.0)
+        with pytest.raises(InvalidRequest, match="a request 'a' is live already"):
+            driver.scheduler.add(make_request("a", prompt_len=9), 0.0)
+        driver.run()
+        assert driver.tokens("a") == expected_tokens(request)
 
     def test_limits_that_would_starve_a_prefill_are_refused_at_the_start(self) -> None:
         with pytest.raises(LimitError, match="must be at least 12: max_num_seqs .8. . the block size .4."):
-            make_scheduler(max_num_seqs=8, budget=11)
+            make_scheduler(max_num_seqs=8, max_num_batched_tokens=11)
 
     def test_limits_beyond_the_engine_are_refused_at_the_start(self) -> None:
         with pytest.raises(LimitError, match="max_num_batched_tokens is 2000, but the engine was built for 1024"):
-            make_scheduler(budget=2000)
+            make_scheduler(max_num_batched_tokens=2000)
 
 
 def test_same_inputs_same_plans() -> None:
     def plans() -> list[object]:
-        driver = Driver(make_scheduler(num_blocks=10, budget=16), ReferenceExecutor(num_blocks=10))
+        driver = Driver(make_scheduler(num_blocks=10, max_num_batched_tokens=16), ReferenceExecutor(num_blocks=10))
         for index in range(6):
             driver.scheduler.add(make_request(str(index), prompt_len=5 + index, max_tokens=12), 0.0)
         driver.run()

@@ -42,23 +42,19 @@ def make_scheduler(
     *,
     num_blocks: int = 100,
     num_host_blocks: int = 0,
-    max_num_seqs: int = 8,
-    budget: int = 64,
-    watermark: float = 0.0,
-    preemption_mode: PreemptionMode = PreemptionMode.RECOMPUTE,
     classes: Items[ServiceClass] = (ServiceClass(),),
-    aged_slots: int | None = None,
+    **limits: Any,
 ) -> Scheduler:
-    """A scheduler of blocks of 4 tokens; `budget` is max_num_batched_tokens."""
-    limits = Limits(
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=budget,
-        preemption_mode=preemption_mode,
-        watermark=watermark,
-        aged_slots=aged_slots,
-    )
-    engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=max_num_seqs)
-    return Scheduler(limits, classes, engine)
+    """A scheduler of blocks of 4 tokens. `limits` are fields of Limits; small ones unless given."""
+    limits = {
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 64,
+        "preemption_mode": PreemptionMode.RECOMPUTE,
+        "watermark": 0.0,
+        **limits,
+    }
+    engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=limits["max_num_seqs"])
+    return Scheduler(Limits(**limits), classes, engine)
 
 
 def make_request(
@@ -138,6 +134,8 @@ class ReferenceExecutor:
     def run(self, plan: StepPlan) -> StepResult:
         for slot in plan.releases:
             del self.residents[slot]
+        assert len({host for _, host in plan.copies_out}) == len(plan.copies_out), "a host block is copied to twice"
+        assert len({device for _, device in plan.copies_in}) == len(plan.copies_in), "a device block is copied to twice"
         for device, host in plan.copies_out:
             self.host |= {(host, i): self.pool[device, i] for i in range(BLOCK_SIZE) if (device, i) in self.pool}
         for host, device in plan.copies_in:
