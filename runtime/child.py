@@ -111,4 +111,4 @@ class Child:
     def _keep(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
         self._last_lines.append(text)
-        self._log(f"[{self.role}] {text}")
+        self._log(text)

@@ -1,4 +1,4 @@
-"""The `jetway` command. It imports nothing heavy: `--help` and `--version` answer at once."""
+"""The `jetway` command. What is heavy is imported by the command that needs it: `--help` and `--version` answer at once."""
 
 import argparse
 import asyncio
@@ -9,9 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
-from .errors import ConfigError
-from .layers import Given, Layer, nearest, resolve
-from .settings import ALIASES, SECTIONS, SETTINGS, Setting
+from .config import GatewayConfig
+from .errors import ConfigError, JetwayError
+from .layers import resolve
+from .settings import MAPS, SECTIONS, SETTINGS, Given, Layer, Setting
+from .spellings import instead, said_as
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,23 +35,43 @@ class _Record(argparse.Action):
             namespace.given[self.dest] = Given(str(values), f"flag {option_string}" if option_string else "argument")
 
 
+class _Switch(_Record):
+    """Without a value: `--x` says true, `--no-x` false."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        spelling = str(option_string).removeprefix("--")
+        text = "false" if spelling.startswith("no-") else "true"
+        said = said_as(spelling.removeprefix("no-").replace("-", "_"), text)
+        super().__call__(parser, namespace, said, option_string)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a part was lost, 2 a wrong setting, said in one line."""
+    """Exit status: 0 done, 1 a part was lost or does not answer, 2 a wrong setting, said in one line."""
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
         print(f"jetway: {error}", file=sys.stderr)
         return 2
+    except JetwayError as error:
+        print(f"jetway: {error}", file=sys.stderr)
+        return 1
 
 
 def _run(argv: Sequence[str]) -> int:
     parser = _parser()
     args, unknown = parser.parse_known_args(argv)
-    for word in unknown:
-        flags = [setting.flag for setting in SETTINGS.values()] + ["--config", "--print-config"]
-        raise ConfigError(f"unknown argument {word}{nearest(word.split('=')[0], flags)}")
     if args.command is None:
         raise ConfigError("no command given; try `jetway serve ENGINE` or `jetway --help`")
+    for word in unknown:
+        raise ConfigError(f"unknown argument {word}{instead(word.split('=')[0], args.flags)}")
+    if args.command == "status":
+        return _status(args.address, json=args.json, every_s=args.watch)
     return _serve(args.given, args.config, print_only=args.print_config)
 
 
@@ -63,21 +85,40 @@ def _serve(flags: Layer, config_file: Path | None, *, print_only: bool) -> int:
     return asyncio.run(Supervisor(resolved, role_command(resolved.config)).run())
 
 
+def _status(address: str, *, json: bool, every_s: float | None) -> int:
+    from . import status  # late: it needs grpc
+
+    render = status.as_json if json else status.as_text
+    if every_s is None:
+        status.show(address, render)
+    else:
+        status.watch(address, render, every_s)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="jetway", description="Serve an engine directory that build-engine made.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"jetway {version('jetway-llm')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_serve(commands)
+    _add_status(commands)
+    return parser
+
+
+def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
     serve = commands.add_parser(
         "serve",
         help="serve an engine directory",
         description="Serve an engine directory: executor, scheduler and gateway, each a process.",
-        epilog="Every key can also stand in the environment (JETWAY_<KEY>) and in the --config file; "
-        "a flag wins over the environment, the environment over the file.",
+        epilog="Every key can also stand in the environment (JETWAY_<KEY>) and in the --config file; a flag wins over "
+        "the environment, the environment over the file. Service classes and tenants stand in the file only.",
         allow_abbrev=False,
     )
-    serve.set_defaults(given={})
+    own = {"--config", "--print-config"}
+    serve.set_defaults(given={}, flags=own.union(*(setting.flags for setting in SETTINGS.values())))
     serve.add_argument("engine", nargs="?", metavar="ENGINE", action=_Record, help=SETTINGS["engine"].help)
-    serve.add_argument("--config", type=Path, metavar="FILE", help="YAML with the sections " + ", ".join(SECTIONS))
+    sections = ", ".join([*SECTIONS, *MAPS])
+    serve.add_argument("--config", type=Path, metavar="FILE", help=f"YAML with the sections {sections}")
     serve.add_argument(
         "--print-config", action="store_true", help="print the configuration and where each value came from, and exit"
     )
@@ -85,16 +126,41 @@ def _parser() -> argparse.ArgumentParser:
     for setting in SETTINGS.values():
         if not setting.required:
             _add_flag(groups[setting.section] if setting.section else serve, setting)
-    return parser
+
+
+def _add_status(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    status = commands.add_parser(
+        "status",
+        help="show the queues, pools and counts of a running server",
+        description="Show how a running server stands: queues by class, pools, preemptions, and why the next does not run.",
+        allow_abbrev=False,
+    )
+    gateway = GatewayConfig()
+    status.set_defaults(flags=("--address", "--json", "--watch"))
+    status.add_argument(
+        "--address",
+        default=f"{gateway.host}:{gateway.grpc_port}",
+        metavar="HOST:PORT",
+        help="the gateway's gRPC address (default: %(default)s)",
+    )
+    status.add_argument("--json", action="store_true", help="one line of JSON")
+    status.add_argument("--watch", type=_seconds, metavar="S", help="again every S seconds, until Ctrl-C")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"must be a number from 0.1 to 86400, not {text!r}")
+    return seconds
 
 
 def _add_flag(group: argparse._ActionsContainer, setting: Setting) -> None:
-    aliases = ["--" + alias.replace("_", "-") for alias, name in ALIASES.items() if name == setting.name]
-    group.add_argument(
-        setting.flag,
-        *aliases,
-        dest=setting.name,
-        action=_Record,
-        metavar=setting.name.rsplit("_", 1)[-1].upper(),
-        help=f"{setting.help} (default: {setting.format(setting.field.default)})",
-    )
+    help = f"{setting.help} (default: {setting.format(setting.field.default)})"
+    if setting.type is bool:
+        group.add_argument(*setting.flags, dest=setting.name, action=_Switch, nargs=0, help=help)
+    else:
+        metavar = "|".join(setting.choices) or setting.name.rsplit("_", 1)[-1].upper()
+        group.add_argument(*setting.flags, dest=setting.name, action=_Record, metavar=metavar, help=help)

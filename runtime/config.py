@@ -1,16 +1,31 @@
-"""What `jetway serve` can be told: one frozen dataclass a component. Leaf names are unique, so each is also a flag.
+"""What `jetway serve` can be told: one frozen dataclass a component.
 
-`settings.py` reads these fields: their names, types, defaults, ranges and help texts are all that it knows.
+Leaf names of the sections are unique, so each is also a flag; classes and tenants have names that the user chooses, and
+stand in a file only. `settings.py` reads these fields: their names, types, defaults, ranges and help texts are all that
+it knows.
 """
 
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from jetway.scheduler.classes import STANDARD
 
 from .errors import ConfigError
 
 _T = TypeVar("_T")
 _DAY_S = 86_400.0
+_SHORTEST_S = 0.001
+
+
+class Contradiction(ConfigError):
+    """Settings that are each right and do not go together; `keys` name them."""
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(message)
+        self.keys = keys
 
 
 def setting(
@@ -27,7 +42,9 @@ class ExecutorConfig:
     python: str | None = setting(None, "interpreter of another environment; null: this one")
     backend: Literal["auto", "simulated"] = setting("auto", "auto: what the engine holds; simulated: no model at all")
     kv_cache_memory: int = setting(1 << 30, "size of the device pool", low=1, unit="bytes")
-    host_cache_memory: int = setting(0, "size of the host pool", low=0, unit="bytes")
+    host_cache_memory: int = setting(
+        1 << 30, "size of the host pool, where displaced sequences wait; 0: they compute again", low=0, unit="bytes"
+    )
     num_device_blocks: int | None = setting(None, "blocks of the device pool, instead of kv_cache_memory", low=1)
     threads: int = setting(0, "compute threads; 0: all cores", low=0)
 
@@ -37,16 +54,84 @@ class ExecutorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """Queues and batches."""
+    """Batches, and who yields to whom."""
 
     max_num_seqs: int | None = setting(None, "most sequences in a step; null: what the engine allows", low=1)
     max_num_batched_tokens: int | None = setting(None, "most tokens in a step; null: what the engine allows", low=1)
-    max_queued_requests: int = setting(1024, "requests that may wait; one more is refused", low=1)
-    max_queued_tokens: int = setting(1 << 20, "prompt tokens that may wait; more are refused", low=1)
-    preemption_mode: Literal["recompute", "off"] = setting(
-        "recompute", "recompute: give a sequence's blocks away and compute them again; off: reserve all at the start"
+    max_prefill_seqs: int | None = setting(None, "most sequences that prefill in one step; null: no bound", low=1)
+    long_prefill_token_threshold: int = setting(
+        0, "most tokens of one prompt in a step that computes others too; 0: no bound", low=0
+    )
+    max_waiting_time_s: float = setting(
+        0.0, "longest time that a thin batch of first starts is held for company", low=0.0, high=_DAY_S
+    )
+    mix_prefill: bool = setting(
+        True,
+        "let a step prefill and decode; false, or enforce_eager: one or the other (to vLLM users enforce_eager means "
+        "no CUDA graphs; here it does not)",
+    )
+    policy: Literal["strict", "weighted", "fcfs"] | None = setting(
+        None, "shorthand for `classes`; null: strict, unless classes are given"
+    )
+    aged_slots: int | None = setting(
+        None, "most sequences in the aged lane; null: a sixteenth of max_num_seqs, at least 1", low=0
+    )
+    preemption_mode: Literal["auto", "swap", "recompute", "off"] = setting(
+        "auto",
+        "what becomes of a preempted sequence's KV: swap: it goes to the host pool and comes back; recompute: it is "
+        "computed again; auto: whichever is sooner; off: nothing is preempted, a start reserves all it can ever need",
+    )
+    min_steps_between_preemptions: int = setting(
+        32, "rather not preempt a sequence again within so many steps; a preference inside a level", low=0
+    )
+    max_preemptions: int = setting(
+        8, "rather not preempt a sequence more often than this; a preference inside a level", low=0
+    )
+    write_through: bool = setting(
+        False, "copy each block to the host pool as it fills, so that a preemption copies a tail at most"
     )
     watermark: float = setting(0.01, "fraction of the device pool that a start leaves free", low=0.0, high=0.5)
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassConfig:
+    """A service class. Its name is what requests give."""
+
+    level: int = field(metadata={"help": "1 is best; levels are strict", "low": 1, "high": None, "unit": None})
+    weight: float = setting(1.0, "share of the level beside its other classes", low=0.001, high=1000.0)
+    share_fairly: bool = setting(True, "between tenants; false: in order of priority and arrival, whoever asks")
+    share_prefix: bool = setting(False, "let tenants use each other's cached prefixes, which their timing reveals")
+    max_queued_requests: int = setting(1024, "sequences that may wait for their first start; more are refused", low=1)
+    max_queued_tokens: int = setting(1 << 20, "prompt tokens that may wait; more are refused", low=1)
+    max_running: int | None = setting(None, "sequences that may run; null: no bound", low=1)
+    max_wait_s: float | None = setting(
+        None, "after so long a request may enter the aged lane; null: never", low=_SHORTEST_S, high=_DAY_S
+    )
+    queue_timeout_s: float | None = setting(
+        None, "longest wait for the first start; null: no bound", low=_SHORTEST_S, high=_DAY_S
+    )
+    queue_timeout_action: Literal["reject", "delay"] = setting(
+        "reject", "reject: end the request as expired; delay: let all that may still start go first"
+    )
+    itl_objective_s: float | None = setting(
+        None, "inter-token latency that bounds a step's prefill while the class decodes", low=_SHORTEST_S, high=_DAY_S
+    )
+    default_deadline_s: float | None = setting(
+        None, "from arrival to the end, for requests that name none", low=_SHORTEST_S, high=_DAY_S
+    )
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantConfig:
+    """A tenant. What is not listed has the defaults."""
+
+    weight: float = setting(1.0, "share of a class beside its other tenants", low=0.001, high=1000.0)
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -63,11 +148,12 @@ class GatewayConfig:
     stall_limit_s: float = setting(
         30.0, "a client that reads nothing for so long loses its own request", low=0.01, high=_DAY_S
     )
+    metrics_compat: Literal["off", "vllm"] = setting("off", "vllm: /metrics repeats figures under vLLM's names")
 
     def __post_init__(self) -> None:
         check_values(self)
         if self.port and self.port == self.grpc_port:
-            raise ConfigError(f"port and grpc_port must differ; both are {self.port}")
+            raise Contradiction(f"port and grpc_port must differ; both are {self.port}", "port", "grpc_port")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,30 +163,48 @@ class ServeConfig:
     engine: Path = field(metadata={"help": "engine directory, made by build-engine", "unit": None})
     model_name: str | None = setting(None, "name that clients use; null: the one in the engine directory")
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "least severe message that is logged")
+    log_format: Literal["text", "json"] = setting("text", "json: one object a line, with role, pid and request id")
     start_timeout_s: float = setting(300.0, "longest time from start to ready", low=0.01, high=_DAY_S)
     drain_timeout_s: float = setting(30.0, "longest time that open requests get at a stop", low=0.0, high=_DAY_S)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    classes: Mapping[str, ClassConfig] = field(default_factory=dict)  # by name; empty: what `policy` says
+    tenants: Mapping[str, TenantConfig] = field(default_factory=dict)  # by name
 
     def __post_init__(self) -> None:
         check_values(self)
+        names = ", ".join(self.classes)
+        if self.classes and self.scheduler.policy is not None:
+            message = f"policy is {self.scheduler.policy}, and classes hold {names}: give one of the two"
+            raise Contradiction(message, "policy", "classes")
+        if self.classes and STANDARD not in self.classes:
+            message = f"classes must hold {STANDARD}, for requests that name no class; they hold {names}"
+            raise Contradiction(message, "classes")
 
 
-ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig
+ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig | ClassConfig | TenantConfig
 
 
 def check_values(section: ConfigSection) -> None:
     """Raise ConfigError for a value outside its range or its choices."""
     hints = get_type_hints(type(section))
     for key in fields(section):
-        check_value(key, hints[key.name], getattr(section, key.name))
+        value = getattr(section, key.name)
+        if value is not None:
+            check_value(key, without_none(hints[key.name]), value)
 
 
-def check_value(key: Field[Any], hint: object, value: object) -> None:
-    """Raise ConfigError unless `value`, which has the type of `hint`, is in the field's range or choices."""
-    if get_origin(hint) is Literal and value not in get_args(hint):
-        raise ConfigError(f"{key.name} must be one of {', '.join(get_args(hint))}, not {value!r}")
+def without_none(hint: Any) -> object:
+    """The type of an optional key's values; another key's type as it is."""
+    options = [option for option in get_args(hint) if option is not NoneType]
+    return options[0] if NoneType in get_args(hint) else hint
+
+
+def check_value(key: Field[Any], kind: object, value: object) -> None:
+    """Raise ConfigError unless `value`, which is of this kind, is in the field's range or choices."""
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise ConfigError(f"{key.name} must be one of {', '.join(get_args(kind))}, not {value!r}")
     if isinstance(value, int | float):
         low, high = key.metadata["low"], key.metadata["high"]
         if low is not None and not value >= low:  # NaN fits no range

@@ -1,83 +1,102 @@
-"""Where a configuration comes from: flags over environment over YAML over defaults, with the origin of every value."""
+"""Where a configuration comes from: flags over environment over a file over defaults, with the origin of every value."""
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import yaml
 
-from .config import ServeConfig
+from .config import ConfigSection, Contradiction, ServeConfig
+from .config_file import Entry, FileLayer, read_config_file
 from .errors import ConfigError
-from .settings import ALIASES, SECTIONS, SETTINGS, Setting
+from .settings import MAP_SETTINGS, MAPS, SECTIONS, SETTINGS, Given, Layer, Setting, add
+from .spellings import ALIASES
 
 DEFAULT = "default"
 
 
-class Given(NamedTuple):
-    """A value as it was written, and where."""
-
-    text: str
-    origin: str
-
-
-Layer = dict[str, Given]  # by setting name
-
-
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The configuration, and where each setting's value came from."""
+    """The configuration, and where each setting's value came from.
+
+    Of maps, `origins` knows the section, and each value as "section.name.key".
+    """
 
     config: ServeConfig
     origins: dict[str, str]
 
     def to_yaml(self) -> str:
         """A file for `--config` that gives the same configuration; a comment a line says where the value came from."""
-        lines: list[str] = []
+        return "\n".join([*self._sections(), *self._maps()]) + "\n"
+
+    def _sections(self) -> Iterator[str]:
         section = None
         for setting in SETTINGS.values():
             if setting.section != section:
                 section = setting.section
-                lines.append(f"{section}:")
-            holder = getattr(self.config, setting.section) if setting.section else self.config
-            indent = "  " if setting.section else ""
-            text = _scalar(setting, getattr(holder, setting.name))
-            lines.append(f"{indent}{setting.name}: {text}  # {self.origins[setting.name]}")
-        return "\n".join(lines) + "\n"
+                yield f"{section}:"
+            holder = getattr(self.config, section) if section else self.config
+            indent = "  " if section else ""
+            yield f"{indent}{_line(setting, holder)}  # {self.origins[setting.name]}"
+
+    def _maps(self) -> Iterator[str]:
+        for section, settings in MAP_SETTINGS.items():
+            entries: Mapping[str, ConfigSection] = getattr(self.config, section)
+            if entries:
+                yield f"{section}:"
+            for name, entry in entries.items():
+                yield f"  {_quoted(name)}:"
+                for setting in settings.values():
+                    yield f"    {_line(setting, entry)}  # {self.origins[f'{section}.{name}.{setting.name}']}"
 
 
-def _scalar(setting: Setting, value: object) -> str:
+def _line(setting: Setting, holder: ConfigSection) -> str:
+    value = getattr(holder, setting.name)
     text = setting.format(value)
-    if not isinstance(value, str | Path):
-        return text
+    return f"{setting.name}: {_quoted(text) if isinstance(value, str | Path) else text}"
+
+
+def _quoted(text: str) -> str:
+    """A YAML scalar, quoted where it has to be."""
     style = None if text.isprintable() else '"'  # keeps a line break inside its line
     return yaml.safe_dump(text, default_style=style, allow_unicode=True, width=1 << 20).splitlines()[0]
 
 
 def resolve(flags: Layer, environ: Mapping[str, str], config_file: Path | None) -> Resolved:
     """Merge the layers; what none of them names keeps its default. Raises ConfigError."""
-    layers = [flags, environment_layer(environ), yaml_layer(config_file) if config_file else {}]
-    values: dict[str, object] = {}
-    origins: dict[str, str] = {}
-    for name, setting in SETTINGS.items():
-        given = next((layer[name] for layer in layers if name in layer), None)
-        origins[name] = given.origin if given else DEFAULT
-        if given:
-            values[name] = setting.parse(given.text, given.origin)
-        elif setting.required:
-            raise ConfigError(f"{name} is missing: it is the first argument, or a key of the configuration file")
-    return Resolved(_build(values), origins)
+    file = read_config_file(config_file) if config_file else FileLayer()
+    given = {**file.settings, **environment_layer(environ), **flags}
+    if "engine" not in given:
+        raise ConfigError("engine is missing: it is the first argument, or a key of the configuration file")
+    origins = {name: given[name].origin if name in given else DEFAULT for name in SETTINGS}
+    maps: dict[str, Any] = {section: _read_map(section, entries, origins) for section, entries in file.maps.items()}
+    try:
+        parts: dict[str, Any] = {name: kind(**_values(_section(name), given)) for name, kind in SECTIONS.items()}
+        return Resolved(ServeConfig(**_values(_section(None), given), **parts, **maps), origins)
+    except Contradiction as error:
+        raise ConfigError(f"{error.message} ({', '.join(origins[key] for key in error.keys)})") from None
 
 
-def _build(values: dict[str, object]) -> ServeConfig:
-    """Distribute the values over the sections; the dataclasses fill in defaults and check what spans several keys."""
-    parts: dict[str, object] = {}
-    for section, kind in SECTIONS.items():
-        own = {name: value for name, value in values.items() if SETTINGS[name].section == section}
-        parts[section] = kind(**own)  # type: ignore[arg-type]  # each value was parsed to its field's type
-    top = {name: value for name, value in values.items() if SETTINGS[name].section is None}
-    return ServeConfig(**top, **parts)  # type: ignore[arg-type]  # as above
+def _section(name: str | None) -> dict[str, Setting]:
+    return {key: setting for key, setting in SETTINGS.items() if setting.section == name}
+
+
+def _values(settings: Mapping[str, Setting], given: Layer) -> dict[str, Any]:
+    """What was given of these settings, parsed."""
+    return {key: setting.parse(given[key]) for key, setting in settings.items() if key in given}
+
+
+def _read_map(section: str, entries: Mapping[str, Entry], origins: dict[str, str]) -> dict[str, ConfigSection]:
+    """A map's entries by name. Adds the origins of the map and of its values."""
+    settings = MAP_SETTINGS[section]
+    origins[section] = next((entry.origin for entry in entries.values()), DEFAULT)
+    for name, entry in entries.items():
+        for key, setting in settings.items():
+            if setting.required and key not in entry.fields:
+                raise ConfigError(f"{key} of {name} in section {section} is missing ({entry.origin})")
+            origins[f"{section}.{name}.{key}"] = entry.fields[key].origin if key in entry.fields else DEFAULT
+    return {name: MAPS[section](**_values(settings, entry.fields)) for name, entry in entries.items()}
 
 
 def environment_layer(environ: Mapping[str, str]) -> Layer:
@@ -86,59 +105,5 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
     for spelling in [*SETTINGS, *ALIASES]:
         variable = f"JETWAY_{spelling.upper()}"
         if variable in environ:
-            _add(layer, spelling, Given(environ[variable], f"environment {variable}"))
+            add(layer, spelling, Given(environ[variable], f"environment {variable}"))
     return layer
-
-
-def yaml_layer(path: Path) -> Layer:
-    """The settings of a YAML file, each with its line. Raises ConfigError for what is unknown, misplaced or twice."""
-    try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read configuration file {path}: {' '.join(str(error).split())}") from None
-    layer: Layer = {}
-    for key, value in _entries(root, path.name) if root else ():
-        if key.value in SECTIONS:
-            for inner, inner_value in _entries(value, f"{path.name}, section {key.value}"):
-                _add_node(layer, key.value, inner, inner_value, path.name)
-        else:
-            _add_node(layer, None, key, value, path.name)
-    return layer
-
-
-def _entries(node: yaml.Node, where: str) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
-    if isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~"):
-        return
-    if not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"{where} must hold `key: value` lines")
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise ConfigError(f"{where} line {key.start_mark.line + 1}: a key must be a plain word")
-        yield key, value
-
-
-def _add_node(layer: Layer, section: str | None, key: yaml.ScalarNode, value: yaml.Node, file: str) -> None:
-    origin = f"{file} line {key.start_mark.line + 1}"
-    spelling = str(key.value)
-    setting = SETTINGS.get(ALIASES.get(spelling, spelling))
-    if setting is None:
-        raise ConfigError(f"unknown key {spelling!r} ({origin}){nearest(spelling, [*SETTINGS, *ALIASES, *SECTIONS])}")
-    if setting.section != section:
-        place = f"in section {setting.section}" if setting.section else "at the top level"
-        raise ConfigError(f"{spelling} belongs {place} ({origin})")
-    if not isinstance(value, yaml.ScalarNode):
-        raise ConfigError(f"{spelling} must be a single value ({origin})")
-    _add(layer, spelling, Given(value.value, origin))
-
-
-def _add(layer: Layer, spelling: str, given: Given) -> None:
-    name = ALIASES.get(spelling, spelling)
-    if name in layer:
-        raise ConfigError(f"{name} is given twice ({layer[name].origin} and {given.origin})")
-    layer[name] = given
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """A question after an error message where something known is close enough to `word`; else nothing."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -9,6 +9,8 @@ from jetway.scheduler.events import Event
 from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.scheduler.scheduler import Scheduler
 
+from .garbage import Garbage
+
 
 class Executor(Protocol):
     """Runs plans in the order sent; gives one result a plan, in that order. Raises Unavailable when it is lost."""
@@ -38,6 +40,7 @@ class StepLoop:
         self._publish = publish
         self._work = work
         self._clock = clock
+        self._garbage = Garbage()
 
     async def run(self) -> None:
         """Step for ever. Raises Unavailable when the executor is lost; live sequences then wait in the scheduler."""
@@ -47,9 +50,11 @@ class StepLoop:
                 plan = self._scheduler.plan(self._clock())
                 self._publish(self._scheduler.events())
                 if plan is None:
+                    self._garbage.pause()
                     await self._wait()
                     continue
                 await self._executor.send(plan)
+                self._garbage.pause()  # the executor computes
                 result = await self._executor.receive()
                 self._scheduler.commit(result, self._clock())
                 self._publish(self._scheduler.events())

@@ -1,4 +1,4 @@
-"""Every scalar key of `config.py` as a setting: its section, flag and environment variable, and text to value.
+"""Every key of `config.py` as a setting: its section, flag and environment variable, and text to value.
 
 All sources give text (a flag, the environment, a YAML scalar), so there is one parser, and none of YAML 1.1's surprises:
 `off` is a word and `010` is ten.
@@ -11,10 +11,19 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from .config import ConfigSection, ExecutorConfig, GatewayConfig, SchedulerConfig, ServeConfig, check_value
+from .config import (
+    ClassConfig,
+    ConfigSection,
+    ExecutorConfig,
+    GatewayConfig,
+    SchedulerConfig,
+    ServeConfig,
+    TenantConfig,
+    check_value,
+    without_none,
+)
 from .errors import ConfigError
-
-ALIASES = {"max_batch_size": "max_num_seqs", "max_num_tokens": "max_num_batched_tokens"}  # TensorRT-LLM's names
+from .spellings import ALIASES, said_as
 
 _UNIT_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _UNIT_BYTES |= {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -39,6 +48,13 @@ def format_bytes(size: int) -> str:
     return str(size)
 
 
+def parse_bool(text: str) -> bool:
+    """Raises ValueError for other words than true and false."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
 class Kind(NamedTuple):
     """How text becomes a value: `parse` raises ValueError, `words` say what it wants."""
 
@@ -47,6 +63,7 @@ class Kind(NamedTuple):
 
 
 _KINDS: dict[object, Kind] = {
+    bool: Kind(parse_bool, "true or false"),
     int: Kind(int, "a whole number"),
     float: Kind(float, "a number"),
     str: Kind(str, "text"),
@@ -55,9 +72,19 @@ _KINDS: dict[object, Kind] = {
 }
 
 
+class Given(NamedTuple):
+    """A value as it was written, and where."""
+
+    text: str
+    origin: str
+
+
+Layer = dict[str, Given]  # by setting name
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One scalar key. `section` is None at the top level; `type` is the annotation without its None."""
+    """One key. `section` is None at the top level; `type` is the annotation without its None."""
 
     section: str | None
     field: Field[Any]
@@ -69,12 +96,32 @@ class Setting:
         return self.field.name
 
     @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+    def flags(self) -> list[str]:
+        """Its own and its aliases'; a bool's are switches, each with its opposite."""
+        words = [self.name, *(alias for alias, name in ALIASES.items() if name == self.name)]
+        if self.type is bool:
+            words = [f"{prefix}{word}" for word in words for prefix in ("", "no_")]
+        return ["--" + word.replace("_", "-") for word in words]
 
     @property
     def required(self) -> bool:
         return self.field.default is MISSING
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it can be; empty where it is no choice."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+    @property
+    def takes(self) -> str:
+        """What may be written, in words: choices, or a kind and the range."""
+        if self.choices:
+            return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+        words = _KINDS[self._kind].words
+        low, high = self.field.metadata.get("low"), self.field.metadata.get("high")
+        if high is not None:
+            return f"{words}, {self.format(low)} to {self.format(high)}"
+        return words if low is None else f"{words}, at least {self.format(low)}"
 
     @property
     def help(self) -> str:
@@ -82,10 +129,11 @@ class Setting:
 
     @property
     def _kind(self) -> object:
-        return self.field.metadata["unit"] or (str if get_origin(self.type) is Literal else self.type)
+        return self.field.metadata["unit"] or (str if self.choices else self.type)
 
-    def parse(self, text: str, origin: str) -> object:
-        """The value that `text` means. Raises ConfigError that names key, text and origin."""
+    def parse(self, given: Given) -> object:
+        """The value that the text means. Raises ConfigError that names key, text and origin."""
+        text, origin = given
         if self.optional and text in ("", "null", "~"):
             return None
         kind = _KINDS[self._kind]
@@ -103,6 +151,8 @@ class Setting:
         """Text that `parse` reads back."""
         if value is None:
             return "null"
+        if isinstance(value, bool):
+            return str(value).lower()
         return format_bytes(value) if self._kind == "bytes" and isinstance(value, int) else str(value)
 
 
@@ -111,23 +161,29 @@ SECTIONS: dict[str, type[ConfigSection]] = {
     "scheduler": SchedulerConfig,
     "gateway": GatewayConfig,
 }
+MAPS: dict[str, type[ConfigSection]] = {"classes": ClassConfig, "tenants": TenantConfig}  # name to fields, in a file
 
 
-def _settings_of(section: type[ConfigSection], name: str | None) -> list[Setting]:
+def _settings_of(section: type[ConfigSection], name: str | None) -> dict[str, Setting]:
     hints = get_type_hints(section)
-    found = []
-    for field in fields(section):
-        hint = hints[field.name]
-        if field.name in SECTIONS:
-            continue
-        options = [arg for arg in get_args(hint) if arg is not NoneType]
-        optional = NoneType in get_args(hint)
-        found.append(Setting(name, field, options[0] if optional else hint, optional))
-    return found
+    return {
+        field.name: Setting(name, field, without_none(hints[field.name]), NoneType in get_args(hints[field.name]))
+        for field in fields(section)
+        if field.name not in SECTIONS and field.name not in MAPS
+    }
 
 
 SETTINGS: dict[str, Setting] = {
-    setting.name: setting
+    key: setting
     for name, section in [(None, ServeConfig), *SECTIONS.items()]
-    for setting in _settings_of(section, name)
+    for key, setting in _settings_of(section, name).items()
 }
+MAP_SETTINGS: dict[str, dict[str, Setting]] = {name: _settings_of(section, name) for name, section in MAPS.items()}
+
+
+def add(layer: Layer, spelling: str, given: Given) -> None:
+    """Put what was given under a setting's name or alias. Raises ConfigError where the layer has it already."""
+    name = ALIASES.get(spelling, spelling)
+    if name in layer:
+        raise ConfigError(f"{name} is given twice ({layer[name].origin} and {given.origin})")
+    layer[name] = Given(said_as(spelling, given.text), given.origin)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from .child import Child
@@ -17,6 +18,7 @@ from .config import ServeConfig
 from .directory import config_file, runtime_directory
 from .errors import ConfigError, Unavailable
 from .layers import Resolved
+from .logs import console
 
 ROLES = ("executor", "scheduler", "gateway")  # started in this order, stopped in the reverse
 GRACE_S = 5.0  # what a role gets to end, after its draining
@@ -28,7 +30,7 @@ RoleCommand = Callable[[str], list[str]]  # role to command line
 def role_command(config: ServeConfig) -> RoleCommand:
     """The commands of this installation; the executor may run in another environment."""
     pythons = dict.fromkeys(ROLES, sys.executable) | {"executor": config.executor.python or sys.executable}
-    return lambda role: [pythons[role], "-m", "jetway.runtime.serve", role]
+    return lambda role: [pythons[role], "-m", "jetway.runtime.role", role]
 
 
 class Supervisor:
@@ -38,6 +40,7 @@ class Supervisor:
         self._resolved = resolved
         self._config = resolved.config
         self._command = command
+        self._console = console(self._config.log_format)
         self._children: list[Child] = []
 
     async def run(self) -> int:
@@ -48,7 +51,7 @@ class Supervisor:
                 await self._phase(self._serve(directory, lifeline_fd))  # returns only after a signal
                 return 0 if await self._phase(self._drain()) else 1
             except Unavailable as error:
-                say(error.message)
+                self._console.say(error.message)
                 return 1
             finally:
                 for child in self._children:
@@ -85,23 +88,23 @@ class Supervisor:
                     await self._start(role, directory, lifeline_fd, watchers)
         except TimeoutError:
             raise Unavailable(f"not ready within start_timeout_s, which is {limit_s:g}") from None
-        say(f"ready in {time.monotonic() - started_s:.1f} s; Ctrl-C stops")
+        self._console.say(f"ready in {time.monotonic() - started_s:.1f} s; Ctrl-C stops")
 
     async def _start(self, role: str, directory: Path, lifeline_fd: int, watchers: asyncio.TaskGroup) -> None:
         """Start one role, let its end be the end of `watchers`, and wait until it serves."""
         started_s = time.monotonic()
         argv = [*self._command(role), "--config", str(config_file(directory)), "--epoch", str(EPOCH)]
-        child = await Child.start(role, argv, lifeline_fd, log)
+        child = await Child.start(role, argv, lifeline_fd, partial(self._console.relay, role))
         self._children.append(child)
         watchers.create_task(child.ended())
         facts = await child.ready()
-        say(f"{role} ready in {time.monotonic() - started_s:.1f} s")
+        self._console.say(f"{role} ready in {time.monotonic() - started_s:.1f} s")
         for name, value in facts.items():
-            say(f"  {name:8} {value}")
+            self._console.say(f"  {name:8} {value}")
 
     async def _drain(self) -> None:
         """Stop the gateway first, so that its streams can end. Raises Unavailable when a role did not stop cleanly."""
-        say("stopping: open requests may end; a second signal stops at once")
+        self._console.say("stopping: open requests may end; a second signal stops at once")
         problems = []
         for child in reversed(self._children):
             drain_s = self._config.drain_timeout_s if child.role == "gateway" else 0.0
@@ -119,13 +122,3 @@ def _lifeline() -> Iterator[int]:
     finally:
         os.close(own_fd)
         os.close(child_fd)
-
-
-def say(line: str) -> None:
-    """To the user."""
-    print(line, flush=True)
-
-
-def log(line: str) -> None:
-    """From a child."""
-    print(line, file=sys.stderr, flush=True)

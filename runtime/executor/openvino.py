@@ -1,6 +1,6 @@
 """The CPU engine: an OpenVINO model with paged attention over pools that we own (contracts/openvino.md)."""
 
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.scheduler.plan import EngineDescription
 
 from .base import Int32Array, Sampled, StepBatch
+from .description import block_bytes, describe, device_blocks
 from .pools import BlockPools
 from .sampling import sample
 
@@ -27,6 +28,7 @@ BATCH_INPUTS = (
     "block_indices_begins",
     "sample_tokens",
 )
+SLIDING_WINDOW_INPUT = 10  # of PagedAttentionExtension
 
 
 class OpenVinoEngine:
@@ -55,23 +57,24 @@ class OpenVinoEngine:
         """
         try:
             manifest = read(directory)
-            compiled = _compile(_paged_model(directory / OPENVINO_MODEL_FILE), manifest, threads)
+            model = _paged_model(directory / OPENVINO_MODEL_FILE, manifest.sliding_windows)
+            compiled = _compile(model, manifest, threads)
         except (ManifestError, RuntimeError) as error:
             raise ConfigError(f"the engine in {directory} cannot be loaded: {error}") from error
-        block_bytes = manifest.kv_bytes_per_token * manifest.tokens_per_block
-        num_device_blocks = num_device_blocks or kv_cache_memory // block_bytes
-        if not num_device_blocks:
-            raise ConfigError(f"kv_cache_memory must hold one block of {block_bytes} bytes, not {kv_cache_memory}")
+        num_device_blocks = device_blocks(
+            manifest, kv_cache_memory=kv_cache_memory, num_device_blocks=num_device_blocks
+        )
         ports = _pool_ports(compiled)
         shapes = [tuple(size.get_length() for size in port.partial_shape[1:]) for port in ports]
         try:
             pools = BlockPools(shapes, ports[0].element_type.to_dtype(), num_device_blocks, num_host_blocks)
         except MemoryError as error:
-            blocks = f"{num_device_blocks} device and {num_host_blocks} host blocks of {block_bytes} bytes"
-            raise ConfigError(f"{blocks} do not fit in memory; lower kv_cache_memory") from error
-        if pools.block_bytes != block_bytes:
+            blocks = f"{num_device_blocks} device and {num_host_blocks} host blocks of {block_bytes(manifest)} bytes"
+            remedy = "lower kv_cache_memory or host_cache_memory"
+            raise ConfigError(f"{blocks} do not fit in memory; {remedy}") from error
+        if pools.block_bytes != block_bytes(manifest):
             raise ConfigError(
-                f"{directory}: the manifest's block has {block_bytes} bytes, the model's {pools.block_bytes}"
+                f"{directory}: the manifest's block has {block_bytes(manifest)} bytes, the model's {pools.block_bytes}"
             )
         return cls(manifest, compiled, pools)
 
@@ -80,20 +83,11 @@ class OpenVinoEngine:
         return frozenset(self._manifest.tokens.eos_ids)
 
     def describe(self) -> EngineDescription:
-        manifest = self._manifest
-        return EngineDescription(
-            engine_id=manifest.engine_id,
+        return describe(
+            self._manifest,
             kind="openvino",
-            version=version("jetway-llm"),
-            block_size=manifest.tokens_per_block,
             num_device_blocks=self._pools.num_device_blocks,
             num_host_blocks=self._pools.num_host_blocks,
-            block_bytes=self._pools.block_bytes,
-            max_num_seqs=manifest.max_batch_size,
-            max_num_batched_tokens=manifest.max_num_tokens,
-            max_seq_len=manifest.max_seq_len,
-            vocab_size=manifest.vocab_size,
-            capabilities=("copy", "logprobs"),
         )
 
     def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
@@ -114,10 +108,14 @@ class OpenVinoEngine:
         return sample(logits.reshape(len(batch.sample_states), self._manifest.vocab_size), batch.sample_states)
 
 
-def _paged_model(path: Path) -> ov.Model:
+def _paged_model(path: Path, sliding_windows: Sequence[int | None]) -> ov.Model:
     """The stateful model of an engine directory, with paged attention and logits for the rows of `sample_tokens`."""
     model = ov.Core().read_model(path)
     paged_attention_transformation(model)
+    layers = [node for node in model.get_ordered_ops() if node.get_type_name() == "PagedAttentionExtension"]
+    for layer, window in zip(layers, sliding_windows, strict=bool(sliding_windows)):
+        if window is not None:
+            layer.input(SLIDING_WINDOW_INPUT).replace_source_output(ops.constant(window, ov.Type.i32).output(0))
     head = model.get_results()[0]
     while head.get_type_name() != "MatMul":
         head = head.input_value(0).get_node()

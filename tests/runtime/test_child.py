@@ -55,7 +55,7 @@ async def test_an_end_before_ready_names_status_and_last_lines(start: Start, lin
     with pytest.raises(Unavailable) as raised:
         await child.ready()
     assert raised.value.message == "the gateway exited with status 4; it last said:\n    first\n    no newline"
-    assert lines == ["[gateway] first", "[gateway] no newline"]
+    assert lines == ["first", "no newline"]
 
 
 async def test_only_the_last_lines_are_kept(start: Start, lines: list[str]) -> None:
@@ -64,7 +64,7 @@ async def test_only_the_last_lines_are_kept(start: Start, lines: list[str]) -> N
         await child.ended()
     assert len(raised.value.message.splitlines()) == 1 + 20
     assert len(lines) == 100
-    assert lines[-1] == f"[gateway] {'x' * 100_000} 99"
+    assert lines[-1] == f"{'x' * 100_000} 99"
 
 
 async def test_stop_is_clean_when_the_process_ends(start: Start) -> None:

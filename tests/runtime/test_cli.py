@@ -34,6 +34,21 @@ def test_print_config_names_the_spelling_of_a_flag(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
+    ("flag", "line"),
+    [
+        ("--write-through", "  write_through: true  # flag --write-through"),
+        ("--no-write-through", "  write_through: false  # flag --no-write-through"),
+        ("--no-mix-prefill", "  mix_prefill: false  # flag --no-mix-prefill"),
+        ("--enforce-eager", "  mix_prefill: false  # flag --enforce-eager"),
+        ("--no-enforce-eager", "  mix_prefill: true  # flag --no-enforce-eager"),
+    ],
+)
+def test_a_switch_has_no_value_and_an_opposite(capsys: pytest.CaptureFixture[str], flag: str, line: str) -> None:
+    assert cli.main(["serve", "engine", flag, "--print-config"]) == 0
+    assert line in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         ([], "no command given; try `jetway serve ENGINE` or `jetway --help`"),
@@ -41,6 +56,23 @@ def test_print_config_names_the_spelling_of_a_flag(capsys: pytest.CaptureFixture
         (["serve", "engine", "--prot", "80"], "unknown argument --prot; did you mean --port?"),
         (["serve", "engine", "--max-num-seq=3"], "unknown argument --max-num-seq=3; did you mean --max-num-seqs?"),
         (["serve", "engine", "other"], "unknown argument other"),
+        (
+            ["serve", "engine", "--swap-space", "4"],
+            "unknown argument --swap-space: vLLM's was in GiB; use host_cache_memory, for example 4GiB",
+        ),
+        (
+            ["serve", "engine", "--no-write-trough"],
+            "unknown argument --no-write-trough; did you mean --no-write-through?",
+        ),
+        (
+            ["serve", "engine", "--write-through=true"],
+            "argument --write-through/--no-write-through: ignored explicit argument 'true' (see jetway serve --help)",
+        ),
+        (["status", "--adress", "x"], "unknown argument --adress; did you mean --address?"),
+        (
+            ["status", "--watch", "0"],
+            "argument --watch: must be a number from 0.1 to 86400, not '0' (see jetway status --help)",
+        ),
         (["serve", "engine", "--port"], "argument --port: expected one argument (see jetway serve --help)"),
         (["serve", "engine", "--port", "x"], "port must be a whole number, not 'x' (flag --port)"),
     ],
@@ -61,4 +93,5 @@ def test_help_imports_nothing_heavy() -> None:
     """
     out = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert "--max-num-seqs" in out
+    assert "strict|weighted|fcfs" in out
     assert out.endswith("\n[]\n")

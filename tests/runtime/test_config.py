@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jetway.runtime.config import ExecutorConfig, GatewayConfig, SchedulerConfig, ServeConfig
+from jetway.runtime.config import ClassConfig, ExecutorConfig, GatewayConfig, SchedulerConfig, ServeConfig
 from jetway.runtime.errors import ConfigError
 
 
@@ -20,7 +20,12 @@ def test_leaf_names_are_unique_so_that_each_can_be_a_flag() -> None:
 def test_defaults_are_valid_and_bind_to_loopback() -> None:
     config = ServeConfig(engine=Path("engine"))
     assert config.gateway.host == "127.0.0.1"
-    assert (config.executor.kv_cache_memory, config.scheduler.preemption_mode) == (2**30, "recompute")
+    assert (config.scheduler.preemption_mode, config.scheduler.policy, config.classes) == ("auto", None, {})
+
+
+def test_by_default_the_host_pool_takes_a_whole_device_pool() -> None:
+    config = ExecutorConfig()
+    assert (config.kv_cache_memory, config.host_cache_memory) == (2**30, 2**30)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +51,20 @@ def test_the_two_ports_differ_unless_both_are_any() -> None:
     with pytest.raises(ConfigError, match="port and grpc_port must differ; both are 8001"):
         GatewayConfig(port=8001)
     assert GatewayConfig(port=0, grpc_port=0).port == 0
+
+
+def test_an_optional_choice_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match="policy must be one of strict, weighted, fcfs, not 'lifo'"):
+        SchedulerConfig(policy="lifo")  # type: ignore[arg-type]  # the point of the test
+
+
+def test_classes_and_a_policy_exclude_each_other() -> None:
+    classes = {"standard": ClassConfig(level=1)}
+    assert ServeConfig(engine=Path("engine"), classes=classes).classes == classes
+    with pytest.raises(ConfigError, match="policy is strict, and classes hold standard: give one of the two"):
+        ServeConfig(engine=Path("engine"), classes=classes, scheduler=SchedulerConfig(policy="strict"))
+
+
+def test_what_names_no_class_needs_one() -> None:
+    with pytest.raises(ConfigError, match="classes must hold standard, for requests that name no class"):
+        ServeConfig(engine=Path("engine"), classes={"gold": ClassConfig(level=1)})

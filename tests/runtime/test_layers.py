@@ -2,9 +2,17 @@ from pathlib import Path
 
 import pytest
 
-from jetway.runtime.config import ExecutorConfig, GatewayConfig, SchedulerConfig, ServeConfig
+from jetway.runtime.config import (
+    ClassConfig,
+    ExecutorConfig,
+    GatewayConfig,
+    SchedulerConfig,
+    ServeConfig,
+    TenantConfig,
+)
 from jetway.runtime.errors import ConfigError
-from jetway.runtime.layers import Given, Layer, resolve
+from jetway.runtime.layers import resolve
+from jetway.runtime.settings import Given, Layer
 
 ENGINE: Layer = {"engine": Given("engines/tiny", "argument")}
 
@@ -41,50 +49,64 @@ def test_a_file_may_name_every_section_and_the_top_level(tmp_path: Path) -> None
             max_batch_size: 8   # TensorRT-LLM's name
             preemption_mode: off
         gateway:
+        classes:
+            interactive: {level: 1, itl_objective_s: 0.05}
+            standard: {level: 2}
+            night work:
+                level: 3
+                queue_timeout_s: 600
+                queue_timeout_action: delay
+        tenants:
+            acme: {weight: 2}
+            "7":
     """
     assert resolve({}, {}, write(tmp_path, text)).config == ServeConfig(
         engine=Path("other"),
         drain_timeout_s=5.0,
         executor=ExecutorConfig(kv_cache_memory=512 << 20),
         scheduler=SchedulerConfig(max_num_seqs=8, preemption_mode="off"),
+        classes={
+            "interactive": ClassConfig(level=1, itl_objective_s=0.05),
+            "standard": ClassConfig(level=2),
+            "night work": ClassConfig(level=3, queue_timeout_s=600.0, queue_timeout_action="delay"),
+        },
+        tenants={"acme": TenantConfig(weight=2.0), "7": TenantConfig()},
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "flags", "message"),
     [
-        ("gateway:\n  prot: 80", "unknown key 'prot' (serve.yaml line 2); did you mean port?"),
-        ("gatway:\n  port: 80", "unknown key 'gatway' (serve.yaml line 1); did you mean gateway?"),
-        ("zzz: 1", "unknown key 'zzz' (serve.yaml line 1)"),
-        ("port: 80", "port belongs in section gateway (serve.yaml line 1)"),
-        ("executor:\n  port: 80", "port belongs in section gateway (serve.yaml line 2)"),
-        ("gateway:\n  model_name: x", "model_name belongs at the top level (serve.yaml line 2)"),
-        ("gateway:\n  port: [80]", "port must be a single value (serve.yaml line 2)"),
-        ("gateway: 80", "serve.yaml, section gateway must hold `key: value` lines"),
-        ("- port", "serve.yaml must hold `key: value` lines"),
-        ("[1]: 2", "serve.yaml line 1: a key must be a plain word"),
-        ("gateway:\n  port: http", "port must be a whole number, not 'http' (serve.yaml line 2)"),
         (
-            "scheduler:\n  max_num_seqs: 1\n  max_batch_size: 2",
-            "max_num_seqs is given twice (serve.yaml line 2 and serve.yaml line 3)",
+            "classes:\n  standard: {level: 1}",
+            {"policy": Given("fcfs", "flag --policy")},
+            "policy is fcfs, and classes hold standard: give one of the two (flag --policy, serve.yaml line 2)",
         ),
+        (
+            "classes:\n  gold: {level: 1}\n  iron: {level: 2}",
+            {},
+            "classes must hold standard, for requests that name no class; they hold gold, iron (serve.yaml line 2)",
+        ),
+        (
+            "gateway: {grpc_port: 8000}",
+            {},
+            "port and grpc_port must differ; both are 8000 (default, serve.yaml line 1)",
+        ),
+        (
+            "classes:\n  standard:\n    weight: 2",
+            {},
+            "level of standard in section classes is missing (serve.yaml line 2)",
+        ),
+        ("classes:\n  standard: {level: 0}", {}, "level must be at least 1, not 0 (serve.yaml line 2)"),
+        ("tenants:\n  acme:\n    weight: 0", {}, "weight must be at least 0.001, not 0.0 (serve.yaml line 3)"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_what_does_not_go_together_names_where_it_was_said(
+    tmp_path: Path, text: str, flags: Layer, message: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
-        resolve(ENGINE, {}, write(tmp_path, text))
+        resolve(ENGINE | flags, {}, write(tmp_path, text))
     assert raised.value.message == message
-
-
-@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\t- x", "key: *nowhere"])
-def test_a_file_that_is_no_yaml_is_one_line(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^cannot read configuration file .*serve.yaml: [^\n]+$"):
-        resolve(ENGINE, {}, write(tmp_path, text))
-
-
-def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read configuration file .*absent.yaml"):
-        resolve(ENGINE, {}, tmp_path / "absent.yaml")
 
 
 def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
@@ -92,8 +114,10 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
 
 
 def test_the_environment_has_aliases_and_strangers() -> None:
-    environ = {"JETWAY_MAX_NUM_TOKENS": "512", "JETWAY_REQUIRE": "model", "PORT": "1"}
-    assert resolve(ENGINE, environ, None).config.scheduler == SchedulerConfig(max_num_batched_tokens=512)
+    environ = {"JETWAY_MAX_NUM_TOKENS": "512", "JETWAY_ENFORCE_EAGER": "true", "JETWAY_REQUIRE": "model", "PORT": "1"}
+    assert resolve(ENGINE, environ, None).config.scheduler == SchedulerConfig(
+        max_num_batched_tokens=512, mix_prefill=False
+    )
 
 
 def test_a_wrong_variable_is_named() -> None:
@@ -114,8 +138,13 @@ def test_what_is_printed_reads_back(tmp_path: Path) -> None:
         "kv_cache_memory": Given("1536MiB", "flag --kv-cache-memory"),
         "preemption_mode": Given("off", "flag --preemption-mode"),
         "watermark": Given("0.05", "flag --watermark"),
+        "write_through": Given("true", "flag --write-through"),
     }
-    resolved = resolve(flags, {}, None)
+    maps = "classes:\n  standard: {level: 1}\n  'null': {level: 2, max_wait_s: 1}\ntenants:\n  'a: b': {weight: 3}\n"
+    resolved = resolve(flags, {}, write(tmp_path, maps))
+    assert set(resolved.config.classes) == {"standard", "null"}
     assert resolve({}, {}, write(tmp_path, resolved.to_yaml())).config == resolved.config
+    assert "  write_through: true  # flag --write-through\n" in resolved.to_yaml()
+    assert "tenants:\n  'a: b':\n    weight: 3.0  # serve.yaml line 5\n" in resolved.to_yaml()
     assert "  kv_cache_memory: 1536MiB  # flag --kv-cache-memory\n" in resolved.to_yaml()
     assert "  port: 8000  # default\n" in resolved.to_yaml()

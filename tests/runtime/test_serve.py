@@ -1,5 +1,6 @@
 """`jetway serve` whole: four processes around a simulated engine, with clients at the edge."""
 
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import openai
 import psutil
 import pytest
 
+from jetway.runtime import cli
 from jetway.runtime.config import ExecutorConfig, SchedulerConfig, ServeConfig
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.serve import load_engine, make_scheduler
@@ -35,12 +37,12 @@ def engine_dir(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def serving(engine_dir: Path, **settings: str) -> Iterator[Running]:
+def serving(engine_dir: Path, *arguments: str | Path, **settings: str) -> Iterator[Running]:
     """Over a simulated engine, on any free ports, unless `settings` say otherwise."""
     runtime_parent = engine_dir.parent / "run"
     runtime_parent.mkdir()
     settings = {"backend": "simulated", "port": "0", "grpc_port": "0"} | settings
-    with Running.start([JETWAY, "serve", engine_dir], runtime_parent, **settings) as running:
+    with Running.start([JETWAY, "serve", engine_dir, *arguments], runtime_parent, **settings) as running:
         yield running
     assert list(runtime_parent.iterdir()) == []
 
@@ -67,6 +69,44 @@ def test_both_protocols_answer_and_a_drain_lets_a_stream_end(engine_dir: Path) -
         assert last.usage is not None
         assert last.usage.completion_tokens == 400
         assert running.end().status == 0
+
+
+def test_classes_of_a_file_are_served_and_shown(engine_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = engine_dir.parent / "serve.yaml"
+    file.write_text(
+        "classes:\n  standard: {level: 2}\n  urgent: {level: 1, max_running: 1}\ntenants: {acme: {weight: 2}}\n"
+    )
+    with serving(engine_dir, "--config", file) as running:
+        running.wait_for(READY)
+        (address,) = running.facts("grpc")
+        with grpc.insecure_channel(address) as channel:
+            InferenceStub(channel).Generate(GenerateRequest(text="hi", max_tokens=5))
+        assert cli.main(["status", "--address", address, "--json"]) == 0
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 0
+    status = json.loads(capsys.readouterr().out)
+    assert [(each["name"], each["level"]) for each in status["scheduler"]["classes"]] == [
+        ("standard", 2),
+        ("urgent", 1),
+    ]
+    assert status["scheduler"]["num_sampled_tokens"] == "5"
+    assert status["scheduler"]["engine"]["num_host_blocks"] == 2**30 // 2048  # swapping is on by default
+
+
+def test_in_json_every_line_is_an_object(engine_dir: Path) -> None:
+    with serving(engine_dir, log_format="json") as running:
+        running.wait_for(READY)
+        said = [json.loads(line)["message"].split() for line in running.out.splitlines()]
+        (address,) = [words[1] for words in said if words[0] == "grpc"]
+        with grpc.insecure_channel(address) as channel:
+            InferenceStub(channel).Generate(GenerateRequest(text="secret", max_tokens=5, request_id="mine"))
+        running.send_signal(signal.SIGTERM)
+        status, out, err = running.end()
+    assert status == 0
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert {line["role"] for line in lines if line.get("request_id") == "mine"} == {"gateway"}
+    assert {json.loads(line)["role"] for line in out.splitlines()} == {"supervisor"}
+    assert "secret" not in err
 
 
 def test_a_killed_executor_ends_all_of_it(engine_dir: Path) -> None:

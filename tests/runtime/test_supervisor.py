@@ -121,8 +121,8 @@ def test_no_role_outlives_a_killed_supervisor(tmp_path: Path) -> None:
 def test_only_the_executor_runs_in_another_python() -> None:
     config = ServeConfig(engine=Path("engine"), executor=ExecutorConfig(python="/opt/trt/bin/python"))
     command = role_command(config)
-    assert command("executor") == ["/opt/trt/bin/python", "-m", "jetway.runtime.serve", "executor"]
-    assert command("gateway") == [sys.executable, "-m", "jetway.runtime.serve", "gateway"]
+    assert command("executor") == ["/opt/trt/bin/python", "-m", "jetway.runtime.role", "executor"]
+    assert command("gateway") == [sys.executable, "-m", "jetway.runtime.role", "gateway"]
 
 
 def test_imports_no_grpc() -> None:

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from jetway.runtime.errors import ConfigError
-from jetway.runtime.layers import Given, resolve
+from jetway.runtime.layers import resolve
+from jetway.runtime.settings import Given
 from jetway.runtime.supervisor import ROLES, Supervisor
 
 ROLE_PROGRAM = str(Path(__file__).with_name("role.py"))

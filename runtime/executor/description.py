@@ -1,0 +1,39 @@
+"""What an engine directory's manifest means to an executor: the sizes of its pools, and the engine as described."""
+
+from importlib.metadata import version
+
+from jetway.builder.manifest import Manifest
+from jetway.runtime.errors import ConfigError
+from jetway.scheduler.plan import EngineDescription
+
+
+def block_bytes(manifest: Manifest) -> int:
+    """Bytes of one block's KV, over all layers."""
+    return manifest.kv_bytes_per_token * manifest.tokens_per_block
+
+
+def device_blocks(manifest: Manifest, *, kv_cache_memory: int, num_device_blocks: int | None) -> int:
+    """Blocks of the device pool: as many as fit, unless a number is given. Raises ConfigError when none fits."""
+    count = num_device_blocks or kv_cache_memory // block_bytes(manifest)
+    if not count:
+        least = block_bytes(manifest)
+        raise ConfigError(f"kv_cache_memory must hold one block of {least} bytes, not {kv_cache_memory}")
+    return count
+
+
+def describe(manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_blocks: int) -> EngineDescription:
+    """The engine with pools of these sizes."""
+    return EngineDescription(
+        engine_id=manifest.engine_id,
+        kind=kind,
+        version=version("jetway-llm"),
+        block_size=manifest.tokens_per_block,
+        num_device_blocks=num_device_blocks,
+        num_host_blocks=num_host_blocks,
+        block_bytes=block_bytes(manifest),
+        max_num_seqs=manifest.max_batch_size,
+        max_num_batched_tokens=manifest.max_num_tokens,
+        max_seq_len=manifest.max_seq_len,
+        vocab_size=manifest.vocab_size,
+        capabilities=("copy", "logprobs"),
+    )

@@ -1,0 +1,96 @@
+"""What the processes say: as text, or as JSON, one object a line whoever said it."""
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal, Protocol
+
+LogFormat = Literal["text", "json"]
+
+_TEXT = "%(levelname)s %(name)s: %(message)s"
+_BEGINNING = '{"time": '  # of every line of ours
+
+
+def log_to_stderr(log_format: LogFormat, level: str, role: str) -> None:
+    """Let this process log. A record's `extra={"request_id": ...}` becomes a field in JSON."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter(role) if log_format == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    if level == "debug":
+        for name in ("asyncio", "grpc"):
+            logging.getLogger(name).setLevel(logging.INFO)  # their debug lines would bury ours
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines of one role."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "role": self._role,
+            "pid": record.process,
+        }
+        if (request_id := getattr(record, "request_id", None)) is not None:
+            fields["request_id"] = request_id
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return _json_line(record.created, fields)
+
+
+def _json_line(seconds: float, fields: Mapping[str, object]) -> str:
+    """`seconds` since the epoch; the time is written in UTC."""
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": moment, **fields})
+
+
+class Console(Protocol):
+    """The supervisor's way out."""
+
+    def say(self, line: str) -> None:
+        """To the user, on standard output."""
+        ...
+
+    def relay(self, role: str, line: str) -> None:
+        """A line that a role's process wrote, to standard error."""
+        ...
+
+
+class TextConsole:
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+    def relay(self, role: str, line: str) -> None:
+        print(f"[{role}] {line}", file=sys.stderr, flush=True)
+
+
+class JsonConsole:
+    """A role's own JSON passes as it is; what a library or a dying process writes is put into JSON here."""
+
+    def say(self, line: str) -> None:
+        fields = {
+            "level": "INFO",
+            "logger": __name__,
+            "message": line.strip(),
+            "role": "supervisor",
+            "pid": os.getpid(),
+        }
+        print(_json_line(time.time(), fields), flush=True)
+
+    def relay(self, role: str, line: str) -> None:
+        if not line.startswith(_BEGINNING):
+            line = _json_line(time.time(), {"level": "INFO", "logger": "stderr", "message": line, "role": role})
+        print(line, file=sys.stderr, flush=True)
+
+
+def console(log_format: LogFormat) -> Console:
+    return JsonConsole() if log_format == "json" else TextConsole()

@@ -1,0 +1,41 @@
+"""One role's process: `python -m jetway.runtime.role ROLE ...`, started by the supervisor."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import ConfigError, JetwayError
+from .layers import resolve
+from .lifeline import Lifeline
+from .logs import log_to_stderr
+from .post import Post
+from .serve import ROLES
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 stopped, 1 failed, 2 cannot serve as configured."""
+    parser = argparse.ArgumentParser(prog="jetway.runtime.role", description="One role of `jetway serve`.")
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--lifeline-fd", type=int, required=True)
+    parser.add_argument("--ready-fd", type=int, required=True)
+    args = parser.parse_args(argv)
+    lifeline = Lifeline(args.lifeline_fd, args.ready_fd)
+    lifeline.watch()
+    try:
+        config = resolve({}, {}, args.config).config
+        log_to_stderr(config.log_format, config.log_level, args.role)
+        ROLES[args.role](Post(config, args.config.parent, args.epoch, lifeline))
+    except ConfigError as error:
+        lifeline.refuse(error)
+        return 2
+    except JetwayError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

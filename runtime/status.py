@@ -1,0 +1,112 @@
+"""`jetway status`: asks a gateway how it and the scheduler behind it stand, and shows it."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+
+import grpc
+from google.protobuf.json_format import MessageToJson
+
+from jetway.v1 import admin_pb2, admin_pb2_grpc, scheduler_pb2
+
+from .errors import Unavailable
+from .settings import format_bytes
+
+_TIMEOUT_S = 5.0
+_CLEAR = "\x1b[H\x1b[2J"  # a terminal's screen
+_HEADER = ("CLASS", "LEVEL", "RUNNING", "QUEUED", "QUEUED TOKENS", "OLDEST WAIT", "EXPECTED WAIT")
+
+Render = Callable[[admin_pb2.StatusResponse], str]
+
+
+def show(address: str, render: Render) -> None:
+    """Raises Unavailable when nothing answers there."""
+    print(render(_ask(address)), flush=True)
+
+
+def watch(address: str, render: Render, every_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Show it again and again, on a terminal in place, until Ctrl-C. Raises Unavailable when nothing answers any more."""
+    try:
+        while True:
+            text = render(_ask(address))
+            print(_CLEAR + text if sys.stdout.isatty() else text, flush=True)
+            sleep(every_s)
+    except KeyboardInterrupt:
+        pass
+
+
+def _ask(address: str) -> admin_pb2.StatusResponse:
+    with grpc.insecure_channel(address) as channel:
+        try:
+            return admin_pb2_grpc.AdminStub(channel).Status(admin_pb2.StatusRequest(), timeout=_TIMEOUT_S)
+        except grpc.RpcError as error:
+            details = " ".join(f"{error.code().name}: {error.details()}".split())
+            raise Unavailable(f"no Jetway gateway answers at {address} ({details})") from error
+
+
+def as_json(status: admin_pb2.StatusResponse) -> str:
+    """One line, as protobuf's JSON mapping has it: 64-bit numbers are strings."""
+    return MessageToJson(
+        status, indent=None, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def as_text(status: admin_pb2.StatusResponse) -> str:
+    uptime = timedelta(seconds=int(status.uptime_s))
+    lines = [f"jetway {status.version} · {status.model} · up {uptime} · {status.num_live_requests} live requests"]
+    if not status.HasField("scheduler"):
+        return "\n".join([*lines, "the scheduler does not answer"])
+    return "\n".join([*lines, "", *_table(_classes(status.scheduler)), "", *_pairs(_figures(status.scheduler))])
+
+
+def _classes(stats: scheduler_pb2.StatsResponse) -> Iterator[Sequence[str]]:
+    yield _HEADER
+    for each in stats.classes:
+        oldest = f"{each.oldest_wait_s:.1f} s" if each.num_queued else "-"
+        expected = f"{each.expected_wait_s:.1f} s" if each.HasField("expected_wait_s") else "-"
+        counts = (each.level, each.num_running, each.num_queued, each.num_queued_tokens)
+        yield (each.name, *map(str, counts), oldest, expected)
+
+
+def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:
+    """Labels and what stands beside them; an empty label goes on with the one before."""
+    engine = stats.engine
+    yield "engine", f"{engine.kind}, blocks of {engine.block_size} tokens and {format_bytes(engine.block_bytes)}"
+    yield "slots", f"{stats.num_running} of {engine.max_num_seqs} taken"
+    num_displaced = stats.num_waiting - sum(each.num_queued for each in stats.classes)
+    yield "waiting", f"{stats.num_waiting} sequences, {num_displaced} of them displaced"
+    yield "device pool", _pool(engine.num_device_blocks, stats.num_free_device_blocks)
+    yield "host pool", _pool(engine.num_host_blocks, stats.num_free_host_blocks)
+    copied = f"{stats.num_copied_out_blocks} blocks out, {stats.num_copied_in_blocks} in"
+    yield "swapped", f"{copied}, {stats.copied_s:.3f} s"
+    yield "prompts", f"{stats.num_prompt_tokens} tokens, {stats.num_cached_tokens} of them cached"
+    computed = f"{stats.num_computed_tokens} computed, {stats.num_sampled_tokens} sampled"
+    yield "tokens", f"{computed}, {stats.num_recomputed_tokens} recomputed, in {stats.num_steps} steps"
+    yield from _named("preempted", (f"{each.count} for {each.reason}, by {each.mode}" for each in stats.preemptions))
+    served = sorted(stats.served_tokens.items())
+    yield from _named("tenants", (f"{tenant or '(none)'}: {tokens} tokens sampled" for tenant, tokens in served))
+    blocked = sorted(stats.blocked.items())
+    yield from _named("blocked", (f"{f'level {level}' if level else 'aged lane'}: {why}" for level, why in blocked))
+
+
+def _pool(num_blocks: int, num_free: int) -> str:
+    return f"{num_blocks - num_free} of {num_blocks} blocks held"
+
+
+def _named(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for number, text in enumerate([*texts] or ["-"]):
+        yield "" if number else label, text
+
+
+def _pairs(figures: Iterable[tuple[str, str]]) -> Iterator[str]:
+    return (f"{label:12} {text}" for label, text in figures)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The first column to the left, the others to the right."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for first, *others in rows:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:]))]
+        yield "  ".join(cells)

@@ -1,0 +1,82 @@
+"""docs/config.md, from the settings."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from jetway.runtime.policy import FCFS, POLICIES
+from jetway.runtime.settings import MAP_SETTINGS, SECTIONS, SETTINGS, Setting
+from jetway.runtime.spellings import ALIASES, INSTEAD, OPPOSITES
+from jetway.scheduler.classes import ServiceClass
+
+INTRODUCTION = """\
+<!-- Made by scripts/docs from runtime/config.py. -->
+# Settings
+
+Each key below is a flag of `jetway serve` (`max_num_seqs` is `--max-num-seqs`; what is true or false is a switch:
+`--write-through`, `--no-write-through`), an environment variable (`JETWAY_MAX_NUM_SEQS`) and a key of the YAML file given
+by `--config`, under its section. A flag wins over the environment, the environment over the file. `--print-config` prints
+the result as such a file, with the origin of every value. `null` is "not set".
+"""
+
+CLASSES = """\
+A map of names to the fields below, in the file only. It must hold `standard`, the class of requests that name none;
+without the map, `policy` says which classes there are. Levels are strict; classes of one level share it by weight, and
+tenants inside a class by theirs.
+"""
+
+POLICY = """\
+### Policies
+
+`policy` is shorthand. `strict`, which is what nothing given means:
+
+{strict}
+`weighted`:
+
+{weighted}
+`fcfs`: one class, `standard`, in the order of arrival. Requests may name any class and any priority; it changes nothing.
+"""
+
+TENANTS = "A map of names to the fields below, in the file only.\n"
+
+
+def page() -> str:
+    parts = [INTRODUCTION]
+    parts.append(_section("Top level", None, [each for each in SETTINGS.values() if each.section is None]))
+    for name, section in SECTIONS.items():
+        settings = [each for each in SETTINGS.values() if each.section == name]
+        parts.append(_section(f"`{name}`", section.__doc__, settings))
+    for name, introduction in (("classes", CLASSES), ("tenants", TENANTS)):
+        parts.append(_section(f"`{name}`", introduction, MAP_SETTINGS[name].values()))
+        if name == "classes":
+            parts.append(POLICY.format(**{name: _yaml(classes) for name, classes in POLICIES.items() if name != FCFS}))
+    parts.append(_other_names())
+    return "\n".join(parts)
+
+
+def _section(title: str, introduction: str | None, settings: Iterable[Setting]) -> str:
+    lines = [f"## {title}", "", *([introduction.strip(), ""] if introduction else [])]
+    lines += ["| key | takes | default | |", "|---|---|---|---|"]
+    for each in settings:
+        default = "" if each.required else f"`{each.format(each.field.default)}`"
+        lines.append(f"| `{each.name}` | {each.takes} | {default} | {each.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def _yaml(classes: Iterable[ServiceClass]) -> str:
+    """The fields of each class that are not the default."""
+    lines = []
+    for each in classes:
+        own = {field.name: getattr(each, field.name) for field in fields(each) if field.name not in ("name", "level")}
+        changed = {name: value for name, value in own.items() if value != getattr(ServiceClass(), name)}
+        words = ", ".join(f"{name}: {value}" for name, value in {"level": each.level, **changed}.items())
+        lines.append(f"      {each.name}: {{{words}}}\n")
+    return "    classes:\n" + "".join(lines)
+
+
+def _other_names() -> str:
+    lines = ["## Other names", "", "Accepted for the setting beside it:", "", "| name | setting |", "|---|---|"]
+    for alias, name in ALIASES.items():
+        lines.append(f"| `{alias}` | {'the opposite of ' if alias in OPPOSITES else ''}`{name}` |")
+    lines += ["", "Refused, with this advice:", "", "| name | advice |", "|---|---|"]
+    lines += [f"| `{name}` | {advice} |" for name, advice in INSTEAD.items()]
+    return "\n".join(lines) + "\n"

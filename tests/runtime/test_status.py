@@ -1,0 +1,144 @@
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import grpc
+import pytest
+
+from jetway.runtime import cli
+from jetway.runtime.errors import Unavailable
+from jetway.runtime.status import as_json, as_text, show, watch
+from jetway.v1 import admin_pb2, admin_pb2_grpc, common_pb2, scheduler_pb2
+
+ENGINE = common_pb2.EngineDescription(
+    kind="simulated", block_size=32, block_bytes=3 << 19, num_device_blocks=512, num_host_blocks=256, max_num_seqs=64
+)
+STATUS = admin_pb2.StatusResponse(
+    version="0.1.0",
+    model="tiny",
+    uptime_s=3723.9,
+    num_live_requests=5,
+    scheduler=scheduler_pb2.StatsResponse(
+        engine=ENGINE,
+        num_running=3,
+        num_waiting=14,
+        num_free_device_blocks=500,
+        num_free_host_blocks=250,
+        num_steps=100,
+        num_computed_tokens=4000,
+        num_sampled_tokens=900,
+        num_recomputed_tokens=64,
+        num_prompt_tokens=3000,
+        num_cached_tokens=96,
+        num_copied_out_blocks=20,
+        num_copied_in_blocks=18,
+        copied_s=0.0125,
+        preemptions=[
+            scheduler_pb2.PreemptionCount(reason="priority", mode="swap", count=7),
+            scheduler_pb2.PreemptionCount(reason="kv_full", mode="recompute", count=1),
+        ],
+        classes=[
+            scheduler_pb2.ClassStats(name="interactive", level=1, num_running=3, expected_wait_s=0.04),
+            scheduler_pb2.ClassStats(
+                name="batch", level=3, num_queued=12, num_queued_tokens=24000, oldest_wait_s=61.25
+            ),
+        ],
+        served_tokens={"acme": 600, "": 300},
+        blocked={3: "every slot is taken by an equal or better level", 0: "the token budget is spent"},
+    ),
+)
+TEXT = """\
+jetway 0.1.0 · tiny · up 1:02:03 · 5 live requests
+
+CLASS        LEVEL  RUNNING  QUEUED  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT
+interactive      1        3       0              0            -          0.0 s
+batch            3        0      12          24000       61.2 s              -
+
+engine       simulated, blocks of 32 tokens and 1536KiB
+slots        3 of 64 taken
+waiting      14 sequences, 2 of them displaced
+device pool  12 of 512 blocks held
+host pool    6 of 256 blocks held
+swapped      20 blocks out, 18 in, 0.013 s
+prompts      3000 tokens, 96 of them cached
+tokens       4000 computed, 900 sampled, 64 recomputed, in 100 steps
+preempted    7 for priority, by swap
+             1 for kv_full, by recompute
+tenants      (none): 300 tokens sampled
+             acme: 600 tokens sampled
+blocked      aged lane: the token budget is spent
+             level 3: every slot is taken by an equal or better level
+"""
+
+
+class Admin(admin_pb2_grpc.AdminServicer):
+    def Status(self, request: admin_pb2.StatusRequest, context: object) -> admin_pb2.StatusResponse:
+        return STATUS
+
+
+@contextmanager
+def listening(*, admin: bool = True) -> Iterator[str]:
+    """A gRPC server, and its address."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    if admin:
+        admin_pb2_grpc.add_AdminServicer_to_server(Admin(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def test_text_shows_queues_pools_preemptions_and_who_is_blocked() -> None:
+    assert as_text(STATUS) + "\n" == TEXT
+
+
+def test_text_says_when_the_scheduler_is_gone() -> None:
+    alone = admin_pb2.StatusResponse(version="0.1.0", model="tiny")
+    assert as_text(alone) == "jetway 0.1.0 · tiny · up 0:00:00 · 0 live requests\nthe scheduler does not answer"
+
+
+def test_json_is_one_line_of_every_figure() -> None:
+    assert "\n" not in as_json(STATUS)
+    status = json.loads(as_json(STATUS))
+    assert (status["model"], status["num_live_requests"]) == ("tiny", 5)
+    assert status["scheduler"]["classes"][1]["num_queued"] == 12
+    assert status["scheduler"]["num_recomputed_tokens"] == "64"  # protobuf's JSON: 64 bits are a string
+
+
+def test_the_command_asks_the_address(capsys: pytest.CaptureFixture[str]) -> None:
+    with listening() as address:
+        assert cli.main(["status", "--address", address]) == 0
+        assert capsys.readouterr().out == TEXT
+        assert cli.main(["status", "--address", address, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["model"] == "tiny"
+
+
+def test_watching_shows_it_again_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    with listening() as address:
+        watch(address, lambda status: status.model, 0.5, sleep)
+    assert capsys.readouterr().out == "tiny\n" * 3
+    assert pauses == [0.5] * 3
+
+
+def test_nothing_that_answers_is_one_line_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with listening() as address:
+        pass
+    assert cli.main(["status", "--address", address]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"jetway: no Jetway gateway answers at {address} (UNAVAILABLE: ")
+    assert err.count("\n") == 1
+
+
+def test_another_server_is_named_as_such() -> None:
+    with listening(admin=False) as address, pytest.raises(Unavailable, match="no Jetway gateway .*UNIMPLEMENTED"):
+        show(address, as_text)
