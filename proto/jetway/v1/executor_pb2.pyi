@@ -130,6 +130,7 @@ class Start(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     SEQUENCE_INDEX_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
+    """Free until now; names the sequence in plans and results while it is resident."""
     request_id: _builtins.str
     """Names the request in logs."""
     prompt_len: _builtins.int
@@ -147,7 +148,9 @@ class Start(_message.Message):
         """Block table: token i lives in blocks[i / block_size]."""
 
     @_builtins.property
-    def sampling(self) -> _common_pb2.SamplingParams: ...
+    def sampling(self) -> _common_pb2.SamplingParams:
+        """How its tokens are chosen; every field is set."""
+
     def __init__(
         self,
         *,
@@ -170,6 +173,8 @@ Global___Start: _TypeAlias = Start  # noqa: Y015
 
 @_typing.final
 class StepResult(_message.Message):
+    """What one plan gave."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STEP_FIELD_NUMBER: _builtins.int
@@ -183,6 +188,7 @@ class StepResult(_message.Message):
     ELAPSED_US_FIELD_NUMBER: _builtins.int
     COPIED_US_FIELD_NUMBER: _builtins.int
     step: _builtins.int
+    """The plan's."""
     elapsed_us: _builtins.int
     """Wall time from the plan's arrival at the engine to the end of sampling, in microseconds."""
     copied_us: _builtins.int
@@ -207,7 +213,7 @@ class StepResult(_message.Message):
 
     @_builtins.property
     def logprob_rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Present for rows that asked; `logprob_rows[i]` is the position in `slots` that `logprobs[i]` belongs to."""
+        """For rows that asked: `logprob_rows[i]` is the position in `slots` that `logprobs[i]` belongs to."""
 
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]: ...
@@ -240,7 +246,9 @@ class SequenceFailure(_message.Message):
     SLOT_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
+    """The sequence's."""
     message: _builtins.str
+    """Why, in one sentence."""
     def __init__(
         self,
         *,

@@ -50,14 +50,14 @@ class SchedulerServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Session(self, request_iterator, context):
-        """Requests and cancels up, one frame a step down. When the stream ends, its live requests are cancelled.
+        """Requests and cancels up, frames of events down. When the stream ends, its live requests are cancelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Stats(self, request, context):
-        """The queues, pools and limits as they stand.
+        """The queues and pools as they stand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
