@@ -76,7 +76,7 @@ class ClassQueue:
             del self._queued_requests[request_id]
         self.num_queued += change
         self.num_queued_tokens += change * sequence.prompt_len
-        self.num_queued_output_tokens += change * sequence.max_output
+        self.num_queued_output_tokens += change * sequence.output_limit
 
     def party(self, tenant: str) -> str:
         """Whom a tenant's tokens are charged to: everyone alike where the class does not share."""

@@ -227,5 +227,5 @@ class Queues:
             new = [s for s in waiting if s.state is State.WAITING and s.request.service_class == name]
             assert queue.num_queued == len(new)
             assert queue.num_queued_tokens == sum(s.prompt_len for s in new)
-            assert queue.num_queued_output_tokens == sum(s.max_output for s in new)
+            assert queue.num_queued_output_tokens == sum(s.output_limit for s in new)
             assert queue.num_running == sum(s.request.service_class == name for s in residents)

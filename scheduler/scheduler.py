@@ -92,8 +92,8 @@ class Scheduler:
         expected_wait_s = self._demand.wait_s(self._queues, service_class.level)
         sequences = [
             Sequence(
-                request,
-                id,
+                request=request,
+                id=id,
                 order=next(self._arrivals),
                 arrival=now,
                 max_output=max_output,

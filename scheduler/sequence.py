@@ -1,6 +1,6 @@
 """One generated continuation while it lives in the scheduler."""
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from .classes import ServiceClass
 from .hashing import BlockHash, block_hash, root_hash
@@ -27,6 +27,7 @@ class Saved:
         return self.blocks if self.tail is None else [*self.blocks, self.tail]
 
 
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class Sequence:
     """Mutable, owned by the scheduler. `computed` and the gap to `known` are all there is to prefill and decode.
 
@@ -41,81 +42,58 @@ class Sequence:
         [num_indexed, len(hashes))  full, value known; computed or about to be
     """
 
-    __slots__ = (
-        "aged_at",
-        "ages",
-        "arrival",
-        "blocks",
-        "computed",
-        "expected_wait_s",
-        "first_start",
-        "hashes",
-        "high_water",
-        "id",
-        "in_flight",
-        "itl_objective_s",
-        "known",
-        "last_preempted",
-        "level",
-        "max_len",
-        "num_cached_tokens",
-        "num_indexed",
-        "num_preemptions",
-        "order",
-        "parked_for",
-        "place",
-        "prompt_len",
-        "request",
-        "salts",
-        "saved",
-        "slot",
-        "standing",
-        "state",
-        "ticket",
-        "tokens",
-    )
+    request: Request
+    id: SequenceId
+    order: int  # arrival number: ties never compare anything else
+    arrival: float  # seconds
+    service_class: InitVar[ServiceClass]
+    max_output: InitVar[int]
 
-    def __init__(
-        self,
-        request: Request,
-        id: SequenceId,
-        *,
-        order: int,
-        arrival: float,
-        max_output: int,
-        service_class: ServiceClass,
-    ) -> None:
-        self.request = request
-        self.id = id
-        self.order = order  # arrival number: ties never compare anything else
-        self.arrival = arrival  # seconds
-        self.expected_wait_s: float | None = None  # for the first start, as estimated on arrival
-        self.aged_at: float | None = None  # since when it may use the aged lane
-        self.level = service_class.level
-        self.standing = self.level  # or LANE, while it runs there
-        self.itl_objective_s = service_class.itl_objective_s
+    # Its life.
+    state: State = State.WAITING
+    tokens: list[int] = field(init=False)
+    prompt_len: int = field(init=False)
+    max_len: int = field(init=False)  # tokens at most
+    known: int = field(init=False)  # tokens, those in flight included
+    computed: int = 0
+    in_flight: int = 0  # rows of plans without a result
+    high_water: int = 0  # most tokens ever computed: what a start computes below it, it computes again
+
+    # Its rank.
+    level: int = field(init=False)
+    standing: int = field(init=False)  # its level, or LANE while it runs there
+    ages: bool = field(init=False)  # its class may use the aged lane
+    aged_at: float | None = None  # since when it may enter it
+    first_start: int | None = None  # number of its first start; kept over preemptions
+    num_preemptions: int = 0
+    last_preempted: int | None = None  # step
+    itl_objective_s: float | None = field(init=False)
+    expected_wait_s: float | None = None  # for the first start, as estimated on arrival
+
+    # Its place in the queues.
+    place: int = field(init=False)  # among its tenant's, after priority; a queue timeout gives a later one
+    ticket: int = 0  # of its place in a queue; an older one is void
+    parked_for: BlockHash | None = None  # waits beside its queue for this block
+
+    # Its blocks.
+    slot: Slot | None = None
+    blocks: list[DeviceBlock] = field(default_factory=list)
+    salts: tuple[str, ...] = field(init=False)  # of `hashes`: tenants never share, unless their class lets them
+    hashes: list[BlockHash] = field(default_factory=list)  # of the full blocks of `tokens`, as far as they were needed
+    num_indexed: int = 0
+    num_cached_tokens: int = 0  # prompt tokens that the first start found in the prefix cache
+    saved: Saved | None = None  # while preempted with swap
+
+    def __post_init__(self, service_class: ServiceClass, max_output: int) -> None:
+        self.tokens = list(self.request.prompt)
+        self.prompt_len = self.known = len(self.tokens)
+        self.max_len = self.prompt_len + max_output
+        self.level = self.standing = service_class.level
         self.ages = service_class.max_wait_s is not None
-        self.tokens = list(request.prompt)
-        self.prompt_len = len(self.tokens)
-        self.max_len = self.prompt_len + max_output  # tokens at most
-        self.state = State.WAITING
-        self.first_start: int | None = None  # number of its first start; kept over preemptions
-        self.num_preemptions = 0
-        self.last_preempted: int | None = None  # step
-        self.ticket = 0  # of its place in a queue; an older one is void
-        self.place = order  # in its tenant's queue, after priority; a queue timeout gives a later one
-        self.parked_for: BlockHash | None = None  # waits beside its queue for this block
-        self.slot: Slot | None = None
-        self.blocks: list[DeviceBlock] = []
-        self.computed = 0
-        self.high_water = 0  # most tokens ever computed: what a start computes below it, it computes again
-        self.in_flight = 0  # rows of plans without a result
-        self.known = self.prompt_len  # tokens, those in flight included
-        self.salts = ("class", service_class.name) if service_class.share_prefix else ("tenant", request.tenant)
-        self.hashes: list[BlockHash] = []  # of the full blocks of `tokens`, as far as they were needed
-        self.num_indexed = 0
-        self.saved: Saved | None = None  # while preempted with swap
-        self.num_cached_tokens = 0  # prompt tokens that the first start found in the prefix cache
+        self.itl_objective_s = service_class.itl_objective_s
+        self.place = self.order
+        tenant = self.request.tenant
+        self.salts = ("class", service_class.name) if service_class.share_prefix else ("tenant", tenant)
 
     @property
     def gap(self) -> int:
@@ -128,7 +106,8 @@ class Sequence:
         return self.known - len(self.tokens)
 
     @property
-    def max_output(self) -> int:
+    def output_limit(self) -> int:
+        """Tokens to generate at most."""
         return self.max_len - self.prompt_len
 
     @property

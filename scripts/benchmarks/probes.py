@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import subprocess
-from pathlib import Path
 
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import FinishReason, SequenceFinished
@@ -17,9 +16,9 @@ from jetway.scheduler.limits import Limits, PreemptionMode
 from jetway.scheduler.request import InvalidRequest, Request, SamplingParams
 from jetway.scheduler.scheduler import Scheduler
 
-from .stub import StubExecutor, describe
+from .stub import PEERS, StubExecutor, describe
 
-PEER = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "peers" / "probe_vllm.py"
+PEER = PEERS / "probe_vllm.py"
 CLASSES = (ServiceClass(name="high", level=1), ServiceClass(name="low", level=2, max_wait_s=50.0))
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True)
 

@@ -14,7 +14,6 @@ import random
 import subprocess
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 
 from jetway.scheduler.classes import DEFAULT_CLASSES
@@ -22,9 +21,9 @@ from jetway.scheduler.limits import Limits
 from jetway.scheduler.request import Request, SamplingParams
 from jetway.scheduler.scheduler import Scheduler
 
-from .stub import StubExecutor, describe
+from .stub import PEERS, StubExecutor, describe
 
-PEER = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "peers" / "bench_vllm_sched.py"
+PEER = PEERS / "bench_vllm_sched.py"
 PROMPT_TOKENS = 512
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True)
 CLASSES = [replace(each, max_queued_requests=1 << 20, max_queued_tokens=1 << 40) for each in DEFAULT_CLASSES]
@@ -84,7 +83,7 @@ class Load:
         self._rng = random.Random(seed)
         self._case = case
         self._num_added = 0
-        self._num_started = 0
+        self._started: set[str] = set()
         blocks_each = (PROMPT_TOKENS + case.max_tokens) // 16 + 2
         num_blocks = case.num_blocks or case.num_running * blocks_each
         engine = describe(num_blocks=num_blocks, max_num_seqs=case.num_running)
@@ -113,7 +112,7 @@ class Load:
         plan = self.scheduler.plan(0.0)
         planned = time.thread_time()
         assert plan is not None
-        self._num_started += sum(len(start.tokens) == start.prompt_len for start in plan.starts)
+        self._started.update(start.sequence_id.request_id for start in plan.starts)
         result = self._executor.run(plan)
         received = time.thread_time()
         self.scheduler.commit(result, 0.0)
@@ -124,7 +123,10 @@ class Load:
     @property
     def _num_waiting(self) -> int:
         """Requests that never started: preempted ones stand elsewhere."""
-        return self._num_added - self._num_started
+        return self._num_added - len(self._started)
+
+    def waiting(self) -> list[str]:
+        return [id for id in map(str, range(self._num_added)) if id not in self._started]
 
     def refill(self) -> None:
         while self._case.churn and self._num_waiting < self._case.num_waiting:
@@ -144,12 +146,11 @@ def measure(case: Case, steps: int, seed: int) -> Cost:
         times.append(load.step())
         load.refill()
     times.sort()
-    victims = random.Random(seed).sample(
-        range(case.num_running, case.num_running + case.num_waiting), 200 if case.num_waiting else 0
-    )
+    waiting = load.waiting()
+    victims = random.Random(seed).sample(waiting, min(200, len(waiting)))
     began = time.thread_time()
-    for number in victims:
-        load.scheduler.abort(str(number))
+    for id in victims:
+        load.scheduler.abort(id)
     abort_us = (time.thread_time() - began) * 1e6 / max(1, len(victims))
     gc.enable()
     return Cost(times[len(times) // 2], times[int(len(times) * 0.99)], abort_us)

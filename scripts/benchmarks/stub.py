@@ -1,7 +1,10 @@
 """An executor for benchmarks of the scheduler alone: every row that samples gets the same token, at once."""
 
+from pathlib import Path
+
 from jetway.scheduler.plan import EngineDescription, Slot, StepPlan, StepResult
 
+PEERS = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "peers"
 TOKEN = 7
 
 

@@ -77,8 +77,8 @@ def make_request(
 def make_sequence(id: str, *, order: int = 0, service_class: ServiceClass | None = None, **request: Any) -> Sequence:
     """A sequence of a request made from `request`'s fields, WAITING."""
     return Sequence(
-        make_request(id, **request),
-        SequenceId(id, 0),
+        request=make_request(id, **request),
+        id=SequenceId(id, 0),
         order=order,
         arrival=0.0,
         max_output=4,
