@@ -21,6 +21,22 @@ class Evicted(NamedTuple, Generic[Block]):
     name: BlockHash
 
 
+class Departures(Generic[Block]):
+    """Owners that let go, one after the other, in thought only; linear in their blocks."""
+
+    def __init__(self, owners: Sequence[int], keeping: frozenset[Block]) -> None:
+        self._owners = owners
+        self._keeping = keeping
+        self._left: dict[Block, int] = {}  # owners that a block would have left
+        self.num_freed = 0
+
+    def add(self, table: Sequence[Block]) -> None:
+        for block in table:
+            left = self._left[block] = self._left.get(block, self._owners[block]) - 1
+            if left == 0 and block not in self._keeping:
+                self.num_freed += 1
+
+
 class BlockStore(Generic[Block]):
     """Owners, index and free blocks of one pool; `free + owned == total`, always."""
 
@@ -95,11 +111,9 @@ class BlockStore(Generic[Block]):
             self._index[name] = block
             self._names[block] = name
 
-    def num_freed(self, tables: Sequence[Sequence[Block]], *, keeping: Sequence[Block] = ()) -> int:
-        """Blocks, other than those of `keeping`, that would be free if the owners of these tables let go."""
-        counts = Counter(block for table in tables for block in table)
-        kept = set(keeping)
-        return sum(self._owners[block] == count for block, count in counts.items() if block not in kept)
+    def departures(self, *, keeping: Sequence[Block] = ()) -> "Departures[Block]":
+        """To find out what would be free if owners let go; the blocks of `keeping` do not count."""
+        return Departures(self._owners, frozenset(keeping))
 
     def check(self, held: Iterable[Block]) -> None:
         """Raise AssertionError unless owners are those of `held`, and every other block is free exactly once."""

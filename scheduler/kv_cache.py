@@ -12,7 +12,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .blocks import BlockStore
+from .blocks import BlockStore, Departures
 from .hashing import BlockHash
 from .plan import DeviceBlock, EngineDescription, HostBlock
 from .sequence import Saved, Sequence
@@ -82,10 +82,13 @@ class KvCache:
             return Found(device, host, saved.tail, saved.computed, [])
         return Found(device, host, None, num_full * self.block_size, names[num_full:])
 
-    def can_load(self, found: Found, num_blocks: int, *, spare: int, without: Items[Sequence] = ()) -> bool:
-        """Whether a table of `num_blocks` blocks could be had, leaving `spare` free, if those of `without` had left."""
-        freed = self._device.num_freed([sequence.blocks for sequence in without], keeping=found.device)
-        return self._device.can_allocate(num_blocks - len(found.device) + spare - freed, sharing=found.device)
+    def can_load(self, found: Found, num_blocks: int, *, spare: int, num_freed: int = 0) -> bool:
+        """Whether a table of `num_blocks` blocks could be had, leaving `spare` free, if `num_freed` more were free."""
+        return self._device.can_allocate(num_blocks - len(found.device) + spare - num_freed, sharing=found.device)
+
+    def departures(self, *, keeping: Items[DeviceBlock] = ()) -> Departures[DeviceBlock]:
+        """To find out how many device blocks residents would free."""
+        return self._device.departures(keeping=keeping)
 
     def hold(self, found: Found) -> None:
         """Own, until the next plan, the host blocks that a start will copy in: before any victim is saved over them."""
@@ -109,13 +112,11 @@ class KvCache:
         """Whether a block is free."""
         return self._device.can_allocate(1)
 
-    def can_grow_without(self, victims: Items[Sequence]) -> bool:
-        """Whether a block would be free if the victims had left."""
-        return self._device.can_allocate(1 - self._device.num_freed([sequence.blocks for sequence in victims]))
-
     def num_private(self, sequence: Sequence) -> int:
         """Blocks of a resident that no other holds: what leaving gives back, and has to be restored."""
-        return self._device.num_freed([sequence.blocks])
+        leaving = self._device.departures()
+        leaving.add(sequence.blocks)
+        return leaving.num_freed
 
     def num_unsaved(self, sequence: Sequence) -> int:
         """Blocks of a resident that the host lacks: what saving it would copy."""

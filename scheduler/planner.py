@@ -13,7 +13,7 @@ from .draft import StepDraft
 from .estimate import Estimates
 from .kv_cache import Found
 from .limits import Limits, PreemptionMode
-from .preemption import choose_victims, displaceable, yielding
+from .preemption import Room, choose_victims, displaceable, yielding
 from .prefill import PrefillControl
 from .queues import Level, Queues
 from .residency import Residency
@@ -94,7 +94,7 @@ class Planner:
         grown = None
         if sequence.computed == len(sequence.blocks) * self._cache.block_size:
             if not self._cache.can_grow():
-                victims = self._choose(draft, yielding(self._residents, sequence), self._cache.can_grow_without)
+                victims = self._choose(draft, yielding(self._residents, sequence), self._residency.room_to_grow)
                 self._preempt(draft, [sequence] if victims is None else victims, PreemptionReason.KV_FULL)
                 if victims is None:
                     return False
@@ -168,10 +168,10 @@ class Planner:
         if not candidates and self._prefill.holds(draft, sequence):
             return Blocked.HELD
 
-        def enough(victims: list[Sequence]) -> bool:
-            return self._residency.fits(sequence, found, victims)
+        def room() -> Room:
+            return self._residency.room_to_start(sequence, found)
 
-        victims = [] if enough([]) else self._choose(draft, candidates, enough)
+        victims = [] if room().is_enough else self._choose(draft, candidates, room)
         if victims is None:
             return Blocked.BLOCKS if self._residents.has_slot_for(sequence) else Blocked.SLOTS
         self._cache.hold(found)
@@ -180,12 +180,11 @@ class Planner:
         draft.compute(sequence, num_tokens)
         return None
 
-    def _choose(
-        self, draft: StepDraft, candidates: list[Sequence], enough: Callable[[list[Sequence]], bool]
-    ) -> list[Sequence] | None:
-        if self._limits.preemption_mode is PreemptionMode.OFF:
+    def _choose(self, draft: StepDraft, candidates: list[Sequence], room: Callable[[], Room]) -> list[Sequence] | None:
+        """Who yields to make that room; None when it cannot be made."""
+        if self._limits.preemption_mode is PreemptionMode.OFF or not candidates:
             return None
-        return choose_victims(candidates, step=draft.step, reluctance=self._limits.reluctance, enough=enough)
+        return choose_victims(candidates, step=draft.step, reluctance=self._limits.reluctance, room=room)
 
     def _preempt(self, draft: StepDraft, victims: list[Sequence], reason: PreemptionReason) -> None:
         for victim in victims:

@@ -9,6 +9,7 @@ half of the recompute tax is victim choice), then the latest start.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from .sequence import Sequence
 
@@ -35,12 +36,19 @@ def yielding(residents: Iterable[Sequence], taker: Sequence) -> list[Sequence]:
     return [sequence for sequence in residents if sequence.rank > taker.rank]
 
 
+class Room(Protocol):
+    """Judges, as residents leave one after the other in thought, whether that is enough."""
+
+    @property
+    def is_enough(self) -> bool: ...
+
+    def leave(self, sequence: Sequence) -> None: ...
+
+
 def choose_victims(
-    candidates: list[Sequence], *, step: int, reluctance: Reluctance, enough: Callable[[list[Sequence]], bool]
+    candidates: list[Sequence], *, step: int, reluctance: Reluctance, room: Callable[[], Room]
 ) -> list[Sequence] | None:
-    """As few candidates, in the order in which they yield, as are `enough`; None when all together are not."""
-    if not candidates or not enough(candidates):
-        return None
+    """As few candidates, in the order in which they yield, as make enough `room`; None when all together do not."""
     order = sorted(
         candidates,
         key=lambda sequence: (
@@ -51,12 +59,22 @@ def choose_victims(
         ),
     )
     victims: list[Sequence] = []
+    made = room()
     for sequence in order:
         victims.append(sequence)
-        if enough(victims):
+        made.leave(sequence)
+        if made.is_enough:
             break
-    for spared in victims[:-1]:  # a later, larger one may do for several before it
+    else:
+        return None
+    for spared in victims[:-1]:  # the last was needed, and may do for several before it
         rest = [each for each in victims if each is not spared]
-        if enough(rest):
+        if _makes_enough(room(), rest):
             victims = rest
     return victims
+
+
+def _makes_enough(room: Room, victims: list[Sequence]) -> bool:
+    for sequence in victims:
+        room.leave(sequence)
+    return room.is_enough

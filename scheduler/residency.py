@@ -1,17 +1,38 @@
 """Who is resident in the executor: starting, leaving, being displaced, with slots, blocks and queues kept in step."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from .blocks import Departures
 from .claims import Claims
 from .draft import Row, StepDraft
 from .kv_cache import Found, KvCache
 from .limits import Limits, PreemptionMode
-from .plan import EngineDescription
+from .plan import DeviceBlock, EngineDescription
 from .queues import Queues
 from .residents import Residents
 from .sequence import Sequence
 from .state import Move, State
 from .stats import Counters, PreemptionReason
+
+
+class Room:
+    """Whether there is room, as residents leave one after the other, in thought only."""
+
+    def __init__(self, leaving: Departures[DeviceBlock], enough: Callable[[int, int], bool]) -> None:
+        """`enough` judges by how many have left, and how many of those do not age."""
+        self._leaving = leaving
+        self._enough = enough
+        self._num_left = 0
+        self._num_ageless_left = 0
+
+    @property
+    def is_enough(self) -> bool:
+        return self._enough(self._num_left, self._num_ageless_left)
+
+    def leave(self, sequence: Sequence) -> None:
+        self._leaving.add(sequence.blocks)
+        self._num_left += 1
+        self._num_ageless_left += not sequence.ages
 
 
 class Residency:
@@ -37,12 +58,23 @@ class Residency:
         self.cache = KvCache(engine, write_through=limits.write_through)
         self.residents = Residents(limits.max_num_seqs, num_aged_slots=queues.lane.num_slots)
 
-    def fits(self, sequence: Sequence, found: Found, victims: list[Sequence]) -> bool:
-        """Whether the sequence could start once the victims had left, with the watermark free unless it is alone."""
-        spare = self._watermark_blocks if len(self.residents) > len(victims) else 0
-        return self.residents.has_slot_for(sequence, without=victims) and self.cache.can_load(
-            found, self._start_blocks(sequence), spare=spare, without=victims
-        )
+    def room_to_start(self, sequence: Sequence, found: Found) -> Room:
+        """What a start needs: a slot, and its blocks with the watermark free unless it is alone."""
+        leaving = self.cache.departures(keeping=found.device)
+        num_blocks, num_residents = self._start_blocks(sequence), len(self.residents)
+
+        def enough(num_left: int, num_ageless_left: int) -> bool:
+            spare = self._watermark_blocks if num_residents > num_left else 0
+            return self.residents.has_slot_for(
+                sequence, num_left=num_left, num_ageless_left=num_ageless_left
+            ) and self.cache.can_load(found, num_blocks, spare=spare, num_freed=leaving.num_freed)
+
+        return Room(leaving, enough)
+
+    def room_to_grow(self) -> Room:
+        """What a resident needs for its next block."""
+        leaving = self.cache.departures()
+        return Room(leaving, lambda num_left, num_ageless_left: leaving.num_freed > 0 or self.cache.can_grow())
 
     def start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> None:
         """Make a sequence that fits, and whose finds are held, resident."""

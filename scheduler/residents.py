@@ -1,7 +1,7 @@
 """The sequences that hold a slot of the executor, best rank first."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from .plan import Slot
 from .sequence import LANE, Rank, Sequence
@@ -39,13 +39,11 @@ class Residents:
     def has_releases(self) -> bool:
         return bool(self._released)
 
-    def has_slot_for(self, sequence: Sequence, *, without: Iterable[Sequence] = ()) -> bool:
-        """Whether the sequence could have a slot if those of `without` had left."""
-        left = list(without)
-        if sequence.ages:
-            return len(self._free) + len(left) > 0
-        num_ageless = self._num_ageless - sum(not other.ages for other in left)
-        return len(self._free) + len(left) > 0 and num_ageless < self._num_ageless_slots
+    def has_slot_for(self, sequence: Sequence, *, num_left: int = 0, num_ageless_left: int = 0) -> bool:
+        """Whether the sequence could have a slot if so many had left, and so many of those do not age."""
+        if len(self._free) + num_left == 0:
+            return False
+        return sequence.ages or self._num_ageless - num_ageless_left < self._num_ageless_slots
 
     def add(self, sequence: Sequence) -> Slot:
         """Give the sequence a free slot and its place by rank."""
