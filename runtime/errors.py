@@ -2,6 +2,8 @@
 
     JetwayError
     ├── InvalidArgument        the request is wrong as it stands
+    ├── Unauthenticated        there is no API key, or not one that is known
+    ├── PermissionDenied       the API key does not allow it
     ├── ModelNotFound          the model is not served here
     ├── Overloaded             a queue or limit is full
     ├── Unavailable            starting, draining, or a part is lost
@@ -11,55 +13,68 @@
     ├── Internal               a fault of ours
     └── ConfigError            a wrong setting or engine directory: ends the process, never crosses an edge
 
-Foreign exceptions are translated where they enter, never further in.
+Foreign exceptions are translated where they enter, never further in. docs/errors.md is made from this file.
 """
 
 from dataclasses import dataclass
 
 
 class JetwayError(Exception):
-    """Says in one sentence what is wrong, with limit and value; `param` is the request's field, if one is to blame."""
+    """Says in one sentence what is wrong, with limit and value.
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    `param` is the request's field, if one is to blame; `retry_after_s` says when a retry may succeed, where that is
+    known.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
+        self.retry_after_s = retry_after_s
 
 
 class InvalidArgument(JetwayError):
-    pass
+    """The request is wrong as it stands; the message names limit and value."""
+
+
+class Unauthenticated(JetwayError):
+    """There is no API key, or not one that is known here."""
+
+
+class PermissionDenied(JetwayError):
+    """The API key does not allow this."""
 
 
 class ModelNotFound(JetwayError):
-    pass
+    """The model is not served here."""
 
 
 class Overloaded(JetwayError):
-    pass
+    """A queue or a limit is full."""
 
 
 class Unavailable(JetwayError):
-    pass
+    """Starting, draining, or a part is lost."""
 
 
 class DeadlineExceeded(JetwayError):
-    pass
+    """The deadline or the queue timeout passed."""
 
 
 class EngineFailed(JetwayError):
-    pass
+    """The engine failed on this request."""
 
 
 class Cancelled(JetwayError):
-    pass
+    """The client cancelled, went away, or stopped reading."""
 
 
 class Internal(JetwayError):
-    pass
+    """A fault of Jetway itself."""
 
 
 class ConfigError(JetwayError):
-    pass
+    """A wrong setting or engine directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +86,30 @@ class Edge:
     http: int
     openai_type: str
     retryable: bool
+    kserve_grpc: str  # as Triton answers: what does not fit a queue, or waits there too long, is UNAVAILABLE
+    kserve_http: int
 
 
 EDGES: dict[type[JetwayError], Edge] = {
-    InvalidArgument: Edge("INVALID_ARGUMENT", "INVALID_ARGUMENT", 400, "invalid_request_error", False),
-    ModelNotFound: Edge("MODEL_NOT_FOUND", "NOT_FOUND", 404, "invalid_request_error", False),
-    Overloaded: Edge("OVERLOADED", "RESOURCE_EXHAUSTED", 429, "rate_limit_error", True),
-    Unavailable: Edge("UNAVAILABLE", "UNAVAILABLE", 503, "service_unavailable_error", True),
-    DeadlineExceeded: Edge("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", 504, "timeout_error", False),
-    EngineFailed: Edge("ENGINE_FAILED", "INTERNAL", 500, "server_error", False),
-    Cancelled: Edge("CANCELLED", "CANCELLED", 499, "cancelled_error", False),
-    Internal: Edge("INTERNAL", "INTERNAL", 500, "server_error", False),
-}
+    InvalidArgument: Edge(
+        "INVALID_ARGUMENT", "INVALID_ARGUMENT", 400, "invalid_request_error", False, "INVALID_ARGUMENT", 400
+    ),
+    Unauthenticated: Edge(
+        "UNAUTHENTICATED", "UNAUTHENTICATED", 401, "authentication_error", False, "UNAUTHENTICATED", 401
+    ),
+    PermissionDenied: Edge(
+        "PERMISSION_DENIED", "PERMISSION_DENIED", 403, "permission_error", False, "PERMISSION_DENIED", 403
+    ),
+    ModelNotFound: Edge("MODEL_NOT_FOUND", "NOT_FOUND", 404, "invalid_request_error", False, "NOT_FOUND", 404),
+    Overloaded: Edge("OVERLOADED", "RESOURCE_EXHAUSTED", 429, "rate_limit_error", True, "UNAVAILABLE", 503),
+    Unavailable: Edge("UNAVAILABLE", "UNAVAILABLE", 503, "service_unavailable_error", True, "UNAVAILABLE", 503),
+    DeadlineExceeded: Edge(
+        "DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", 504, "timeout_error", False, "UNAVAILABLE", 503
+    ),
+    EngineFailed: Edge("ENGINE_FAILED", "INTERNAL", 500, "server_error", False, "INTERNAL", 500),
+    Cancelled: Edge("CANCELLED", "CANCELLED", 499, "cancelled_error", False, "CANCELLED", 400),
+    Internal: Edge("INTERNAL", "INTERNAL", 500, "server_error", False, "INTERNAL", 500),
+}  # fmt: skip
 
 BY_CODE: dict[str, type[JetwayError]] = {edge.code: cls for cls, edge in EDGES.items()}
 

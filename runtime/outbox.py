@@ -79,4 +79,4 @@ class Outbox:
 
 def error_to_proto(error: JetwayError) -> common_pb2.Error:
     code = common_pb2.ErrorCode.Value(f"ERROR_CODE_{edge_of(error).code}")
-    return common_pb2.Error(code=code, message=error.message, param=error.param)
+    return common_pb2.Error(code=code, message=error.message, param=error.param, retry_after_s=error.retry_after_s)

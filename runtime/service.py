@@ -32,6 +32,10 @@ class _Session:
     live: dict[int, str] = field(default_factory=dict)
 
 
+class _HandleReused(Exception):
+    """A gateway names two of its live requests alike; its own fault, so its own session ends."""
+
+
 class _Route(NamedTuple):
     """Where a request's events go."""
 
@@ -85,6 +89,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             if not reader.done():
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "this gateway does not read its frames")
             await reader  # raises what ended it
+        except _HandleReused as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:
             reader.cancel()
             self._drop(session)
@@ -117,6 +123,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
 
     def _add(self, session: _Session, add: scheduler_pb2.Add) -> None:
         """Accept or refuse. The scheduler's id also tells apart equal public ids of different clients."""
+        if add.handle in session.live:
+            raise _HandleReused(f"handle {add.handle} names a request that still lives")
         request_id = f"{add.request_id}#{session.number}.{add.handle}"
         try:
             request = Request(
@@ -134,9 +142,10 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         except InvalidRequest as error:
             session.outbox.refused(add.handle, InvalidArgument(str(error), param=error.param))
         except QueueFull as error:
-            session.outbox.refused(add.handle, Overloaded(str(error)))
+            session.outbox.refused(add.handle, Overloaded(str(error), retry_after_s=error.retry_after_s))
         else:
-            log.debug("accepted %s: %d prompt tokens", request_id, len(add.prompt))
+            extra = {"request_id": add.request_id}
+            log.debug("accepted %s: %d prompt tokens", request_id, len(add.prompt), extra=extra)
             session.live[add.handle] = request_id
             self._routes[request_id] = _Route(session, add.handle)
             session.outbox.accepted(add.handle)

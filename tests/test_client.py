@@ -11,7 +11,19 @@ import pytest
 
 import jetway.client as jetway
 from jetway.v1 import common_pb2
-from tests.support.fake_scheduler import ENGINE, LENGTH, STOP, FakeScheduler, accepted, answering, refusing, sampled
+from tests.support.fake_scheduler import (
+    ENGINE,
+    LENGTH,
+    STOP,
+    FakeScheduler,
+    accepted,
+    answering,
+    cached,
+    refused,
+    refusing,
+    sampled,
+    scored,
+)
 from tests.support.gateway import running_gateway
 from tests.support.tokenizers import byte_level, write_engine
 
@@ -90,8 +102,10 @@ async def test_generate(caller: Caller, scheduler: FakeScheduler) -> None:
 
     completion = await caller.generate("hi", max_tokens=7, temperature=0.5, seed=3, request_id="mine", stop="?")
 
-    usage = jetway.Usage(prompt_tokens=3, completion_tokens=6)
-    assert completion == jetway.Completion("mine", "tiny", "Paris", ids("Paris!"), "stop", usage)
+    usage = jetway.Usage(prompt_tokens=3, completion_tokens=6, cached_tokens=0)
+    choice = jetway.Choice(0, "Paris", ids("Paris!"), [], "stop")
+    assert completion == jetway.Completion("mine", "tiny", [choice], usage)
+    assert completion.text == "Paris"
     add = await scheduler.adds.get()
     assert (list(add.prompt), add.max_tokens) == (TOKENIZER.encode("hi").ids, 7)
     assert (add.sampling.temperature, add.sampling.seed) == (0.5, 3)
@@ -110,6 +124,38 @@ async def test_generate_from_messages_and_token_ids(caller: Caller, scheduler: F
     assert (list(second.prompt), second.sampling.ignore_eos) == ([7, 8], True)
 
 
+async def test_several_choices_with_log_probabilities(caller: Caller, scheduler: FakeScheduler) -> None:
+    [a, b] = ids("ab")
+    scores = [common_pb2.TokenLogprobs(logprob=-0.5, top_tokens=[b, a], top_logprobs=[-0.25, -0.5])]
+    scheduler.script = lambda add: [
+        accepted(add.handle),
+        scored(sampled(add.handle, [a], LENGTH), scores),
+        cached(scored(sampled(add.handle, [b], LENGTH, index=1), scores), 2),
+    ]
+
+    completion = await caller.generate("hi", n=2, logprobs=2)
+    deltas = await caller.stream("hi", n=2, logprobs=2)
+
+    logprobs = [jetway.TokenLogprobs(-0.5, {b: -0.25, a: -0.5})]
+    assert completion.choices == [
+        jetway.Choice(0, "a", [a], logprobs, "length"),
+        jetway.Choice(1, "b", [b], logprobs, "length"),
+    ]
+    assert [(delta.index, delta.text, delta.logprobs) for delta in deltas] == [(0, "a", logprobs), (1, "b", logprobs)]
+    assert [delta.usage for delta in deltas] == [None, completion.usage]
+    add = await scheduler.adds.get()
+    assert (add.n, add.sampling.logprobs) == (2, 2)
+
+
+async def test_overload_says_when_to_come_back(caller: Caller, scheduler: FakeScheduler) -> None:
+    error = common_pb2.Error(code=common_pb2.ERROR_CODE_OVERLOADED, message="full", retry_after_s=7)
+    scheduler.script = lambda add: [refused(add.handle, error)]
+
+    with pytest.raises(jetway.Overloaded, match="full") as caught:
+        await caller.generate("hi")
+    assert (caught.value.retryable, caught.value.retry_after_s) == (True, 7)
+
+
 async def test_stream(caller: Caller, scheduler: FakeScheduler) -> None:
     scheduler.script = answering(*([token] for token in ids("ďá")), reason=LENGTH)
 
@@ -118,7 +164,7 @@ async def test_stream(caller: Caller, scheduler: FakeScheduler) -> None:
     assert "".join(delta.text for delta in deltas) == "ďá"
     assert [token for delta in deltas for token in delta.token_ids] == ids("ďá")
     assert {delta.finish_reason for delta in deltas[:-1]} <= {None}
-    assert (deltas[-1].finish_reason, deltas[-1].usage) == ("length", jetway.Usage(3, 4))
+    assert (deltas[-1].finish_reason, deltas[-1].usage) == ("length", jetway.Usage(3, 4, 0))
     assert {delta.request_id for delta in deltas} == {"mine"}
 
 
@@ -228,5 +274,6 @@ def test_client_imports_nothing_of_the_servers() -> None:
 
     assert {name for name in imported.split() if not name.startswith("jetway.v1")} == {
         "jetway.client",
+        "jetway.client_errors",
         "jetway.client_messages",
     }

@@ -29,31 +29,36 @@ import grpc.aio
 
 from jetway.v1 import inference_pb2, inference_pb2_grpc
 
-from .client_messages import (
+from .client_errors import (
     Cancelled,
-    Completion,
     DeadlineExceeded,
-    Delta,
     EngineFailed,
     Internal,
     InvalidArgument,
     JetwayError,
-    Model,
     ModelNotFound,
     Overloaded,
-    Params,
     Unavailable,
+    translated_errors,
+)
+from .client_messages import (
+    Choice,
+    Completion,
+    Delta,
+    Model,
+    Params,
+    TokenLogprobs,
     Usage,
     build_request,
     parse_completion,
     parse_delta,
     parse_models,
-    translated_errors,
 )
 
 __all__ = [
     "AsyncClient",
     "Cancelled",
+    "Choice",
     "Client",
     "Completion",
     "DeadlineExceeded",
@@ -66,6 +71,7 @@ __all__ = [
     "ModelNotFound",
     "Overloaded",
     "Params",
+    "TokenLogprobs",
     "Unavailable",
     "Usage",
 ]
@@ -85,7 +91,7 @@ class Client:
             return parse_completion(self._stub.Generate(request, timeout=params.get("timeout_s")))
 
     def stream(self, prompt: str | None = None, **params: Unpack[Params]) -> Iterator[Delta]:
-        """The answer as it is generated; the call starts with the first `next`. Raises a JetwayError."""
+        """The answer as it is generated; the call starts with the first `next`. Raises a JetwayError, also where one choice of several fails."""
         return self._deltas(build_request(prompt, params), params.get("timeout_s"))
 
     def models(self) -> list[Model]:
@@ -128,7 +134,7 @@ class AsyncClient:
             return parse_completion(await self._stub.Generate(request, timeout=params.get("timeout_s")))
 
     def stream(self, prompt: str | None = None, **params: Unpack[Params]) -> AsyncIterator[Delta]:
-        """The answer as it is generated; the call starts with the first step. Raises a JetwayError."""
+        """The answer as it is generated; the call starts with the first step. Raises a JetwayError, as `Client.stream`."""
         return self._deltas(build_request(prompt, params), params.get("timeout_s"))
 
     async def models(self) -> list[Model]:

@@ -1,95 +1,12 @@
 """What a client says and hears, and its translation to and from `jetway.v1`; `jetway.client` is the public face."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypedDict
-
-import grpc
-import grpc.aio
+from typing import Any, TypedDict
 
 from jetway.v1 import common_pb2, inference_pb2
 
-
-class JetwayError(Exception):
-    """`retryable`: the same request can succeed later. `param`: the request's field, if one is to blame."""
-
-    retryable: ClassVar[bool] = False
-
-    def __init__(self, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
-
-
-class InvalidArgument(JetwayError):
-    pass
-
-
-class ModelNotFound(JetwayError):
-    pass
-
-
-class Overloaded(JetwayError):
-    retryable = True
-
-
-class Unavailable(JetwayError):
-    retryable = True
-
-
-class DeadlineExceeded(JetwayError):
-    pass
-
-
-class Cancelled(JetwayError):
-    pass
-
-
-class EngineFailed(JetwayError):
-    pass
-
-
-class Internal(JetwayError):
-    pass
-
-
-_ERROR_KEY = "jetway-error-bin"  # trailing metadata: the server's own jetway.v1.Error
-_BY_CODE: dict[common_pb2.ErrorCode.ValueType, type[JetwayError]] = {
-    common_pb2.ERROR_CODE_INVALID_ARGUMENT: InvalidArgument,
-    common_pb2.ERROR_CODE_MODEL_NOT_FOUND: ModelNotFound,
-    common_pb2.ERROR_CODE_OVERLOADED: Overloaded,
-    common_pb2.ERROR_CODE_UNAVAILABLE: Unavailable,
-    common_pb2.ERROR_CODE_DEADLINE_EXCEEDED: DeadlineExceeded,
-    common_pb2.ERROR_CODE_ENGINE_FAILED: EngineFailed,
-    common_pb2.ERROR_CODE_CANCELLED: Cancelled,
-}
-# For what gRPC itself says; a server of Jetway sends its own error along.
-_BY_STATUS: dict[grpc.StatusCode, type[JetwayError]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: InvalidArgument,  # a message larger than the server takes
-    grpc.StatusCode.UNAVAILABLE: Unavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
-    grpc.StatusCode.CANCELLED: Cancelled,
-}
-
-
-def _error_from_proto(error: common_pb2.Error) -> JetwayError:
-    return _BY_CODE.get(error.code, Internal)(error.message, error.param if error.HasField("param") else None)
-
-
-@contextmanager
-def translated_errors() -> Iterator[None]:
-    """Raises a failed call of gRPC as what it means here."""
-    try:
-        yield
-    except grpc.RpcError as error:
-        assert isinstance(error, grpc.Call | grpc.aio.AioRpcError)  # it is a call too: it has a status and metadata
-        metadata: dict[str, Any] = dict(error.trailing_metadata() or ())
-        if _ERROR_KEY in metadata:
-            raise _error_from_proto(common_pb2.Error.FromString(metadata[_ERROR_KEY])) from error
-        cls = _BY_STATUS.get(error.code(), Internal)
-        raise cls(error.details() or error.code().name) from error
+from .client_errors import InvalidArgument, error_from_proto
 
 
 class Params(TypedDict, total=False):
@@ -98,6 +15,7 @@ class Params(TypedDict, total=False):
     token_ids: Sequence[int]
     messages: Sequence[Mapping[str, str]]  # {"role": "system" | "user" | "assistant", "content": ...}
     model: str
+    n: int
     max_tokens: int
     stop: Sequence[str]
     request_id: str
@@ -110,6 +28,7 @@ class Params(TypedDict, total=False):
     presence_penalty: float
     frequency_penalty: float
     logit_bias: Mapping[int, float]
+    logprobs: int  # of each token and of so many best alternatives
     stop_token_ids: Sequence[int]
     min_tokens: int
     ignore_eos: bool
@@ -118,27 +37,52 @@ class Params(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """The prompt counts once, the tokens of all choices count; `cached_tokens` of the prompt were found in the cache."""
+
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Natural logarithms; `top` maps the best alternatives, best first, to theirs."""
+
+    logprob: float
+    top: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs]  # parallel to `token_ids`; empty unless the call asked
+    finish_reason: str  # "stop" or "length"
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     request_id: str
     model: str
-    text: str
-    token_ids: list[int]
-    finish_reason: str  # "stop" or "length"
+    choices: list[Choice]
     usage: Usage
+
+    @property
+    def text(self) -> str:
+        """Of the first choice."""
+        return self.choices[0].text
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What an answer gained. The text may be empty; the last delta, and only that, has finish_reason and usage."""
+    """What a choice gained. The text may be empty; its last delta has the finish_reason, the call's last one usage."""
 
     request_id: str
+    index: int
     text: str
     token_ids: list[int]
+    logprobs: list[TokenLogprobs]
     finish_reason: str | None
     usage: Usage | None
 
@@ -162,7 +106,7 @@ def build_request(prompt: str | None, params: Params) -> inference_pb2.GenerateR
             token_ids=None if token_ids is None else inference_pb2.TokenIds(ids=token_ids),
             chat=None if messages is None else _chat(messages),
             stop=[stop] if isinstance(stop, str) else stop,
-            **{name: given.pop(name, None) for name in ("model", "max_tokens", "request_id")},
+            **{name: given.pop(name, None) for name in ("model", "max_tokens", "request_id", "n")},
         )
         sampling = common_pb2.SamplingParams(logit_bias_tokens=bias.keys(), logit_bias_values=bias.values(), **given)
     except ValueError as error:
@@ -181,26 +125,43 @@ def parse_completion(response: inference_pb2.GenerateResponse) -> Completion:
     return Completion(
         request_id=response.request_id,
         model=response.model,
-        text=response.text,
-        token_ids=list(response.token_ids),
-        finish_reason=_finish_reason(response.finish_reason),
-        usage=Usage(response.usage.prompt_tokens, response.usage.completion_tokens),
+        choices=[_parse_choice(choice) for choice in response.choices],
+        usage=_parse_usage(response.usage),
     )
 
 
 def parse_delta(message: inference_pb2.GenerateDelta) -> Delta:
-    """Raises the error that the answer ended with."""
+    """Raises the error that the choice ended with."""
     if message.HasField("error"):
-        raise _error_from_proto(message.error)
-    usage = Usage(message.usage.prompt_tokens, message.usage.completion_tokens)
+        raise error_from_proto(message.error)
     ended = message.finish_reason != common_pb2.FINISH_REASON_UNSPECIFIED
     return Delta(
         request_id=message.request_id,
+        index=message.index,
         text=message.text,
         token_ids=list(message.token_ids),
+        logprobs=_parse_logprobs(message.logprobs),
         finish_reason=_finish_reason(message.finish_reason) if ended else None,
-        usage=usage if ended else None,
+        usage=_parse_usage(message.usage) if message.HasField("usage") else None,
     )
+
+
+def _parse_choice(choice: inference_pb2.Choice) -> Choice:
+    return Choice(
+        index=choice.index,
+        text=choice.text,
+        token_ids=list(choice.token_ids),
+        logprobs=_parse_logprobs(choice.logprobs),
+        finish_reason=_finish_reason(choice.finish_reason),
+    )
+
+
+def _parse_logprobs(messages: Iterable[common_pb2.TokenLogprobs]) -> list[TokenLogprobs]:
+    return [TokenLogprobs(each.logprob, dict(zip(each.top_tokens, each.top_logprobs))) for each in messages]
+
+
+def _parse_usage(usage: inference_pb2.Usage) -> Usage:
+    return Usage(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
 
 
 def _finish_reason(reason: common_pb2.FinishReason.ValueType) -> str:

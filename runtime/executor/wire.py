@@ -12,7 +12,7 @@ from jetway.scheduler.plan import (
     StepResult,
     TokenLogprobs,
 )
-from jetway.scheduler.request import SamplingParams, SequenceId
+from jetway.scheduler.request import InvalidRequest, SamplingParams, SequenceId
 from jetway.v1 import common_pb2, executor_pb2
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -56,7 +56,9 @@ _REPEATED = {"logit_bias_tokens", "logit_bias_values", "stop_token_ids"}
 
 
 def sampling_from_proto(message: common_pb2.SamplingParams) -> SamplingParams:
-    """The parameters with defaults for what is absent. Raises InvalidRequest for a value out of range."""
+    """The parameters with defaults for what is absent. Raises InvalidRequest for a value out of range or without its pair."""
+    if len(message.logit_bias_tokens) != len(message.logit_bias_values):
+        raise InvalidRequest("logit_bias", "logit_bias must have as many values as tokens")
     present = {field.name: value for field, value in message.ListFields() if field.name not in _REPEATED}
     return SamplingParams(
         logit_bias=tuple(zip(message.logit_bias_tokens, message.logit_bias_values, strict=True)),

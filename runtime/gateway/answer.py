@@ -1,102 +1,141 @@
-"""One answer as text: what a generation gains, detokenized and cut at the first stop string."""
+"""The answer to one call: what its choices gain as text, and how they end."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jetway.runtime.errors import JetwayError
 from jetway.v1 import common_pb2
 
-from .generation import End, Generation
-from .text.detokenizer import Detokenizer
-from .text.stops import StopStrings
+from .generation import Generation
+from .inbox import End, Gathered, Inbox
+from .transcript import Piece, ScoredToken, Transcript
+from .watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """Each prompt counts once, however many choices it has; `cached_tokens` is the part found in the prefix cache."""
+
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an answer ended; there is an `error` unless it ended as STOP or LENGTH."""
+class Ending:
+    """How a choice ended; there is an `error` unless it ended as STOP or LENGTH."""
 
     finish_reason: common_pb2.FinishReason.ValueType
-    usage: Usage
-    error: JetwayError | None
+    error: JetwayError | None = None
+
+
+class Delta(NamedTuple):
+    """What a choice gained. The text may be empty; the choice's last delta has an ending, the answer's last one usage."""
+
+    choice: int
+    piece: Piece
+    ending: Ending | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """What an answer gained. The text may be empty; the last delta, and only that, has an outcome."""
+class Choice:
+    """All of a choice, which ended as STOP or LENGTH."""
 
     text: str
     token_ids: list[int]
-    outcome: Outcome | None
+    scored: Sequence[ScoredToken]
+    finish_reason: common_pb2.FinishReason.ValueType
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole answer, which ended as STOP or LENGTH."""
-
-    text: str
-    token_ids: list[int]
-    outcome: Outcome
+    choices: list[Choice]
+    usage: Usage
 
 
 class Answer:
-    """Iterates over an accepted generation of one sequence as deltas, whatever has gathered as one.
+    """Iterates over the accepted generations of one call, one a prompt, as deltas of their choices in turn.
 
-    The token that completes a stop string is the last that counts. The text never depends on what gathered when.
+    A step that is cancelled loses nothing.
     """
 
     def __init__(
-        self, generation: Generation, num_prompt_tokens: int, detokenizer: Detokenizer, stops: StopStrings
+        self,
+        inbox: Inbox,
+        generations: Sequence[Generation],
+        transcripts: Sequence[Transcript],
+        num_prompt_tokens: int,
+        watch: Watch,
     ) -> None:
-        self._generation = generation
+        self._inbox = inbox
+        self._generations = generations
+        self._transcripts = transcripts
         self._num_prompt_tokens = num_prompt_tokens
-        self._num_tokens = 0
-        self._detokenizer = detokenizer
-        self._stops = stops
+        self._watch = watch
+        self._n = len(transcripts) // len(generations)
+        self._num_open = len(transcripts)
+        self._cached_tokens: dict[int, int] = {}  # by prompt
 
-    async def __aiter__(self) -> AsyncIterator[Delta]:
-        async for gathered in self._generation:
-            delta = self._advance(gathered.tokens, gathered.end)
-            yield delta
-            if delta.outcome is not None:
-                return
+    @property
+    def num_choices(self) -> int:
+        return len(self._transcripts)
+
+    def __aiter__(self) -> "Answer":
+        return self
+
+    async def __anext__(self) -> Delta:
+        if not self._num_open:
+            raise StopAsyncIteration
+        return self._advance(await self._inbox.next())
 
     async def whole(self) -> Completion:
-        """All of it. Raises the error that it ended with."""
-        text: list[str] = []
-        token_ids: list[int] = []
+        """All of it. Raises the first error that a choice ended with."""
+        deltas: list[list[Delta]] = [[] for _ in self._transcripts]
         async for delta in self:
-            text.append(delta.text)
-            token_ids += delta.token_ids
-        assert delta.outcome is not None, "a generation ends with an end"
-        if delta.outcome.error is not None:
-            raise delta.outcome.error
-        return Completion("".join(text), token_ids, delta.outcome)
+            if delta.ending is not None and delta.ending.error is not None:
+                raise delta.ending.error
+            deltas[delta.choice].append(delta)
+        assert delta.usage is not None, "an answer ends with its usage"
+        return Completion([_joined(each) for each in deltas], delta.usage)
 
-    def _advance(self, tokens: list[int], end: End | None) -> Delta:
-        text: list[str] = []
-        for position, token in enumerate(tokens, start=1):
-            if position == len(tokens) and end is not None and end.reason == common_pb2.FINISH_REASON_STOP:
-                break  # the token that ended the sequence has no text
-            text.append(self._stops.push(self._detokenizer.push(token)))
-            if self._stops.found:
-                self._generation.finish(0, self._num_tokens + position)
-                return self._delta(text, tokens[:position], End(common_pb2.FINISH_REASON_STOP))
-        if end is not None:
-            text.append(self._stops.push(self._detokenizer.flush()))
-            if self._stops.found:
-                end = End(common_pb2.FINISH_REASON_STOP)
-            text.append(self._stops.flush())
-        return self._delta(text, tokens, end)
+    def _advance(self, gathered: Gathered) -> Delta:
+        choice = gathered.choice
+        transcript = self._transcripts[choice]
+        piece = transcript.take(gathered)
+        if piece.token_ids:
+            self._watch.gained(choice, len(piece.token_ids))
+        if gathered.end is not None:
+            return self._ended(choice, piece, gathered.end)
+        if transcript.stopped:  # its end comes once the scheduler knows
+            self._generations[choice // self._n].finish(choice, transcript.num_tokens)
+        return Delta(choice, piece)
 
-    def _delta(self, text: list[str], tokens: list[int], end: End | None) -> Delta:
-        self._num_tokens += len(tokens)
-        if end is None:
-            return Delta("".join(text), tokens, None)
-        usage = Usage(self._num_prompt_tokens, self._num_tokens)
-        return Delta("".join(text), tokens, Outcome(end.reason, usage, end.error))
+    def _ended(self, choice: int, piece: Piece, end: End) -> Delta:
+        if self._transcripts[choice].stopped:  # whatever the scheduler had done by then
+            ending = Ending(common_pb2.FINISH_REASON_STOP)
+        else:
+            ending = Ending(end.reason, end.error)
+        self._num_open -= 1
+        self._watch.choice_ended(ending.finish_reason, ending.error)
+        prompt = choice // self._n
+        # The first of a prompt's choices to run finds what was cached before; the others find what it has computed.
+        self._cached_tokens[prompt] = min(end.num_cached_tokens, self._cached_tokens.get(prompt, end.num_cached_tokens))
+        return Delta(choice, piece, ending, None if self._num_open else self._usage())
+
+    def _usage(self) -> Usage:
+        completion_tokens = sum(transcript.num_tokens for transcript in self._transcripts)
+        return Usage(self._num_prompt_tokens, completion_tokens, sum(self._cached_tokens.values()))
+
+
+def _joined(deltas: Sequence[Delta]) -> Choice:
+    last = deltas[-1].ending
+    assert last is not None, "a choice ends with an ending"
+    pieces = [delta.piece for delta in deltas]
+    return Choice(
+        "".join(piece.text for piece in pieces),
+        [token for piece in pieces for token in piece.token_ids],
+        [scored for piece in pieces for scored in piece.scored],
+        last.finish_reason,
+    )

@@ -7,8 +7,11 @@ from jetway.builder import manifest
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import ConfigError
 
+from .admin import AdminServicer
 from .generate import Generator
 from .grpc import InferenceServicer
+from .metrics.exposition import Compat, Exposition
+from .metrics.instruments import Metrics
 from .openai.routes import openai_app
 from .servers import GrpcServer, HttpServer
 from .session import SchedulerSession
@@ -22,20 +25,30 @@ class Gateway:
     `scheduler_address` ("unix:/path" or "host:port").
 
     It starts without the scheduler too: calls are then refused as Unavailable, and both health services say so.
+    `metrics_compat` "vllm" repeats figures under vLLM's names.
     """
 
-    def __init__(self, config: GatewayConfig, engine_dir: Path, model_name: str | None, scheduler_address: str) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        engine_dir: Path,
+        model_name: str | None,
+        scheduler_address: str,
+        metrics_compat: Compat = "off",
+    ) -> None:
         """Raises ConfigError for an engine directory that cannot be served."""
         try:
             engine = manifest.read(engine_dir)
         except manifest.ManifestError as error:
             raise ConfigError(str(error)) from error
         self._session = SchedulerSession(scheduler_address)
-        self._generator = Generator(
-            self._session, TextCodec.load(engine_dir, engine.tokens), model_name or engine.model_name
-        )
-        self._http = HttpServer(openai_app(self._generator, config), config)
-        self._grpc = GrpcServer(InferenceServicer(self._generator, config.stall_limit_s), config)
+        metrics = Metrics()
+        codec = TextCodec.load(engine_dir, engine.tokens)
+        self._generator = Generator(self._session, codec, metrics, model_name or engine.model_name)
+        exposition = Exposition(metrics, self._session, self._generator.model_name, metrics_compat)
+        self._http = HttpServer(openai_app(self._generator, exposition, config), config)
+        admin = AdminServicer(self._session, metrics, self._generator.model_name)
+        self._grpc = GrpcServer(InferenceServicer(self._generator, config.stall_limit_s), admin, config)
 
     @property
     def model_name(self) -> str:

@@ -1,13 +1,13 @@
 """One call of a client, in words of text, the same from every protocol: what exists is valid."""
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jetway.runtime.errors import InvalidArgument
-from jetway.scheduler.request import InvalidRequest, SamplingParams
+from jetway.scheduler.request import MAX_SEQUENCES, InvalidRequest, SamplingParams
 
+MAX_CHOICES = MAX_SEQUENCES  # of one call, over all of its prompts
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -34,16 +34,27 @@ Prompt = str | tuple[int, ...] | Chat  # text as it stands, token ids as they ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Raises InvalidArgument for bad stop strings. What depends on the model is checked when the call starts."""
+    """Choices are numbered prompt by prompt, n of each.
+
+    Raises InvalidArgument for bad stop strings or too many choices. What depends on the model is checked when the call
+    starts.
+    """
 
     request_id: str
     model: str | None  # None: the only model
-    prompt: Prompt
+    prompts: tuple[Prompt, ...]
     sampling: SamplingParams
-    max_tokens: int | None = None  # None: as long as the engine allows
+    seed: int | None = None  # of every prompt's sampling; None: drawn for each
+    n: int = 1
+    max_tokens: int | None = None  # of each choice; None: as long as the engine allows
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.n < 1 or not 1 <= self.n * len(self.prompts) <= MAX_CHOICES:
+            raise InvalidArgument(
+                f"n times the number of prompts must be in [1, {MAX_CHOICES}], not {self.n} x {len(self.prompts)}",
+                param="n",
+            )
         if len(self.stop) > MAX_STOPS:
             raise InvalidArgument(f"stop may hold at most {MAX_STOPS} strings, not {len(self.stop)}", param="stop")
         for stop in self.stop:
@@ -61,8 +72,8 @@ def message(role: str, content: str, param: str) -> Message:
 
 
 def sampling_params(given: Mapping[str, Any]) -> SamplingParams:
-    """The fields that a client gave, by their names; a seed is drawn when there is none. Raises InvalidArgument."""
+    """The fields that a client gave, by their names. Raises InvalidArgument."""
     try:
-        return SamplingParams(**{"seed": secrets.randbits(63)} | dict(given))
+        return SamplingParams(**given)
     except InvalidRequest as error:
         raise InvalidArgument(str(error), param=error.param) from error

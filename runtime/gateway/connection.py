@@ -3,14 +3,15 @@
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from jetway.runtime.errors import Cancelled, DeadlineExceeded, EngineFailed, JetwayError, Overloaded, Unavailable
 from jetway.runtime.executor.wire import sampling_to_proto
 from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2
 
-from .generation import End, Generation
+from .generation import Generation
+from .inbox import End, Inbox
 from .wire import error_from_proto
 
 MAX_WAITING_MESSAGES = 4096  # a stream that is this far behind takes no more requests
@@ -25,12 +26,16 @@ class Connection:
         self._something_waits = asyncio.Event()
         self._handles = itertools.count(1)
 
-    def add(self, request: Request) -> Generation:
-        """Ask for a request; its `accepted` says what came of it. Raises Overloaded when the stream is far behind."""
+    def add(self, requests: Sequence[Request], inbox: Inbox) -> list[Generation]:
+        """Ask for requests, whose choices are numbered through. Raises Overloaded when the stream is far behind."""
         if len(self._waiting) >= MAX_WAITING_MESSAGES:
             raise Overloaded(f"{MAX_WAITING_MESSAGES} messages wait for the scheduler, which is the limit")
+        first_choices = itertools.accumulate((request.n for request in requests), initial=0)
+        return [self._add(request, inbox, first_choice) for request, first_choice in zip(requests, first_choices)]
+
+    def _add(self, request: Request, inbox: Inbox, first_choice: int) -> Generation:
         handle = next(self._handles)
-        generation = self._live[handle] = Generation(request.n, self._send, handle)
+        generation = self._live[handle] = Generation(handle, request.n, inbox, first_choice, self._send)
         add = scheduler_pb2.Add(
             handle=handle,
             request_id=request.id,
@@ -58,10 +63,13 @@ class Connection:
                 generation.accept()
         for refusal in frame.refused:
             if generation := live.pop(refusal.handle, None):
-                generation.lose(error_from_proto(refusal.error))
+                generation.refuse(error_from_proto(refusal.error))
         for handle, index, token in zip(frame.token_handles, frame.token_indices, frame.tokens, strict=True):
             if generation := live.get(handle):
                 generation.push(index, token)
+        for row, logprobs in zip(frame.logprob_rows, frame.logprobs, strict=True):
+            if generation := live.get(frame.token_handles[row]):
+                generation.push_logprobs(frame.token_indices[row], logprobs)
         for end in frame.ends:
             if generation := live.get(end.handle):
                 generation.end(end.sequence_index, _end_from_proto(end))
@@ -75,18 +83,23 @@ class Connection:
             generation.lose(Unavailable(reason))
 
     def _send(self, message: scheduler_pb2.SessionRequest) -> None:
-        """Cancels and finishes are never refused: there is at most one for each sequence that was added."""
+        """Cancels and finishes are never refused: there is at most one of each for a sequence that was added."""
         self._waiting.append(message)
         self._something_waits.set()
 
 
-_ERRORS: dict[common_pb2.FinishReason.ValueType, JetwayError] = {
-    common_pb2.FINISH_REASON_CANCELLED: Cancelled("the scheduler cancelled this request"),
-    common_pb2.FINISH_REASON_EXPIRED: DeadlineExceeded("the request took longer than it may"),
-    common_pb2.FINISH_REASON_FAILED: EngineFailed("the engine failed on this request"),
-}
-
-
 def _end_from_proto(end: scheduler_pb2.SequenceEnd) -> End:
-    error = error_from_proto(end.error) if end.HasField("error") else _ERRORS.get(end.reason)
-    return End(end.reason, error)
+    error = error_from_proto(end.error) if end.HasField("error") else _error_of(end.reason)
+    return End(end.reason, end.num_cached_tokens, error)
+
+
+def _error_of(reason: common_pb2.FinishReason.ValueType) -> JetwayError | None:
+    """For an end that the scheduler says no more about."""
+    match reason:
+        case common_pb2.FINISH_REASON_CANCELLED:
+            return Cancelled("the scheduler cancelled this request")
+        case common_pb2.FINISH_REASON_EXPIRED:
+            return DeadlineExceeded("the request took longer than it may")
+        case common_pb2.FINISH_REASON_FAILED:
+            return EngineFailed("the engine failed on this request")
+    return None

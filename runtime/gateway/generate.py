@@ -1,8 +1,10 @@
 """The one path from a parsed call to its answer, shared by every protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import secrets
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 
 from jetway.runtime.errors import InvalidArgument, ModelNotFound, Unavailable
 from jetway.scheduler.request import InvalidRequest, Request
@@ -10,22 +12,36 @@ from jetway.v1 import common_pb2
 
 from .answer import Answer
 from .call import Call
+from .inbox import Inbox
+from .metrics.instruments import Metrics
 from .session import SchedulerSession
 from .text.codec import TextCodec
 from .text.stops import StopStrings
+from .text.vocabulary import Vocabulary
+from .transcript import Transcript
+from .watch import Watch
 
 
 class Generator:
     """Serves one model: tokenizes, submits, and cancels what nobody waits for any more."""
 
-    def __init__(self, session: SchedulerSession, codec: TextCodec, model_name: str) -> None:
+    def __init__(self, session: SchedulerSession, codec: TextCodec, metrics: Metrics, model_name: str) -> None:
         self._session = session
         self._codec = codec
+        self._metrics = metrics
         self._num_open = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._draining = False
         self.model_name = model_name
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._codec.vocabulary
+
+    def watch(self, request_id: str) -> Watch:
+        """For one call, to be entered when it arrives."""
+        return Watch(self._metrics, request_id)
 
     def engine(self) -> common_pb2.EngineDescription:
         """What computes the model. Raises Unavailable when no call can start now."""
@@ -39,20 +55,35 @@ class Generator:
             raise ModelNotFound(f"the model {name!r} is not served here; {self.model_name!r} is", param="model")
 
     @asynccontextmanager
-    async def answer(self, call: Call) -> AsyncIterator[Answer]:
+    async def answer(self, call: Call, watch: Watch) -> AsyncIterator[Answer]:
         """Entered once the scheduler has accepted the call; leaving it cancels what is still open.
 
         Raises a JetwayError for a call that is wrong or refused.
         """
         self.check_model(call.model)
-        self.engine()
+        engine = self.engine()
+        if call.sampling.logprobs is not None and "logprobs" not in engine.capabilities:
+            raise InvalidArgument("this model's engine gives no logprobs; leave them out", param="logprobs")
         with self._counted():
-            prompt = await self._codec.encode(call.prompt)
-            generation = await self._session.submit(_request(call, prompt))
+            prompts = await self._codec.encode(call.prompts)
+            inbox = Inbox(len(prompts))
+            generations = await self._session.submit([_request(call, prompt) for prompt in prompts], inbox)
             try:
-                yield Answer(generation, len(prompt), self._codec.detokenizer(), StopStrings(call.stop))
+                transcripts = self._transcripts(call, prompts)
+                num_prompt_tokens = sum(map(len, prompts))
+                watch.accepted(len(transcripts), num_prompt_tokens)
+                yield Answer(inbox, generations, transcripts, num_prompt_tokens, watch)
             finally:
-                generation.cancel()
+                for generation in generations:
+                    generation.cancel()
+
+    def _transcripts(self, call: Call, prompts: Sequence[Sequence[int]]) -> list[Transcript]:
+        """One a choice."""
+        return [
+            Transcript(self._codec.detokenizer(prompt, token_ids), StopStrings(call.stop))
+            for prompt, token_ids in zip(call.prompts, prompts)
+            for _ in range(call.n)
+        ]
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more calls; return once none is open, at the latest after `timeout_s`."""
@@ -73,8 +104,15 @@ class Generator:
                 self._idle.set()
 
 
-def _request(call: Call, prompt: list[int]) -> Request:
+def _request(call: Call, prompt: Sequence[int]) -> Request:
+    seed = secrets.randbits(63) if call.seed is None else call.seed
     try:
-        return Request(id=call.request_id, prompt=prompt, sampling=call.sampling, max_tokens=call.max_tokens)
+        return Request(
+            id=call.request_id,
+            prompt=prompt,
+            sampling=replace(call.sampling, seed=seed),
+            max_tokens=call.max_tokens,
+            n=call.n,
+        )
     except InvalidRequest as error:
         raise InvalidArgument(str(error), param=error.param) from error

@@ -1,9 +1,8 @@
 """jetway.v1.Inference: parses calls into `Call`, formats answers; no more."""
 
-import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
@@ -14,9 +13,11 @@ from jetway.runtime.outbox import error_to_proto
 from jetway.scheduler.request import SamplingParams
 from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
-from .answer import Delta, Usage
+from .answer import Choice, Delta, Usage
 from .call import Call, Chat, Prompt, message, sampling_params
 from .generate import Generator
+from .stall import StallLimit
+from .transcript import ScoredToken
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +35,16 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     async def Generate(
         self, request: inference_pb2.GenerateRequest, context: Context
     ) -> inference_pb2.GenerateResponse:
-        async with _errors_as_status(context):
-            call = parse(request)
-            async with self._generator.answer(call) as answer:
-                completion = await answer.whole()
+        request_id = _request_id(request)
+        async with _errors_as_status(context, request_id):
+            with self._generator.watch(request_id) as watch:
+                async with self._generator.answer(parse(request, request_id), watch) as answer:
+                    completion = await answer.whole()
             return inference_pb2.GenerateResponse(
-                request_id=call.request_id,
+                request_id=request_id,
                 model=self._generator.model_name,
-                text=completion.text,
-                token_ids=completion.token_ids,
-                finish_reason=completion.outcome.finish_reason,
-                usage=_usage(completion.outcome.usage),
+                choices=[_choice(index, choice) for index, choice in enumerate(completion.choices)],
+                usage=_usage(completion.usage),
             )
 
     # The base class knows generators only; grpc.aio also takes a coroutine that writes by itself, and only such a one
@@ -52,11 +52,15 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     async def GenerateStream(  # type: ignore[override]
         self, request: inference_pb2.GenerateRequest, context: Context
     ) -> None:
-        async with _errors_as_status(context):
-            call = parse(request)
-            async with self._generator.answer(call) as answer:
-                async for delta in answer:
-                    await self._write(context, _delta(call.request_id, delta))
+        request_id = _request_id(request)
+        async with _errors_as_status(context, request_id):
+            with self._generator.watch(request_id) as watch:
+                async with (
+                    self._generator.answer(parse(request, request_id), watch) as answer,
+                    _stall_as_error(self._stall_limit_s) as stall,
+                ):
+                    async for delta in answer:
+                        await stall.write(context.write(_delta(request_id, delta)))
 
     async def ListModels(
         self, request: inference_pb2.ListModelsRequest, context: Context
@@ -65,21 +69,20 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
             model = inference_pb2.Model(id=self._generator.model_name, engine=self._generator.engine())
             return inference_pb2.ListModelsResponse(models=[model])
 
-    async def _write(self, context: Context, delta: inference_pb2.GenerateDelta) -> None:
-        try:
-            async with asyncio.timeout(self._stall_limit_s):
-                await context.write(delta)
-        except TimeoutError:
-            raise Cancelled(f"the client read nothing for {self._stall_limit_s} s, which is the limit") from None
+
+def _request_id(request: inference_pb2.GenerateRequest) -> str:
+    return request.request_id if request.HasField("request_id") else f"gen-{uuid.uuid4().hex}"
 
 
-def parse(request: inference_pb2.GenerateRequest) -> Call:
+def parse(request: inference_pb2.GenerateRequest, request_id: str) -> Call:
     """Raises InvalidArgument."""
     return Call(
-        request_id=request.request_id if request.HasField("request_id") else f"gen-{uuid.uuid4().hex}",
+        request_id=request_id,
         model=request.model if request.HasField("model") else None,
-        prompt=_prompt(request),
+        prompts=(_prompt(request),),
         sampling=_sampling(request.sampling),
+        seed=request.sampling.seed if request.sampling.HasField("seed") else None,
+        n=request.n if request.HasField("n") else 1,
         max_tokens=request.max_tokens if request.HasField("max_tokens") else None,
         stop=tuple(request.stop),
     )
@@ -99,10 +102,8 @@ def _prompt(request: inference_pb2.GenerateRequest) -> Prompt:
 
 
 def _sampling(message: common_pb2.SamplingParams) -> SamplingParams:
-    """Like `executor.wire.sampling_from_proto`, for messages of strangers: with a seed, and with errors by name."""
+    """Like `executor.wire.sampling_from_proto`, for messages of strangers: with errors by name."""
     given = {field.name: value for field, value in message.ListFields()}
-    if "logprobs" in given:
-        raise InvalidArgument("logprobs are not supported yet", param="logprobs")
     tokens, values = given.pop("logit_bias_tokens", ()), given.pop("logit_bias_values", ())
     if len(tokens) != len(values):
         raise InvalidArgument(
@@ -113,29 +114,61 @@ def _sampling(message: common_pb2.SamplingParams) -> SamplingParams:
     return sampling_params(given | {"logit_bias": tuple(zip(tokens, values)), "stop_token_ids": stop_token_ids})
 
 
+def _choice(index: int, choice: Choice) -> inference_pb2.Choice:
+    return inference_pb2.Choice(
+        index=index,
+        text=choice.text,
+        token_ids=choice.token_ids,
+        logprobs=_logprobs(choice.scored),
+        finish_reason=choice.finish_reason,
+    )
+
+
 def _delta(request_id: str, delta: Delta) -> inference_pb2.GenerateDelta:
-    message = inference_pb2.GenerateDelta(request_id=request_id, text=delta.text, token_ids=delta.token_ids)
-    if outcome := delta.outcome:
-        message.finish_reason = outcome.finish_reason
-        message.usage.CopyFrom(_usage(outcome.usage))
-        if outcome.error is not None:
-            message.error.CopyFrom(error_to_proto(outcome.error))
+    piece = delta.piece
+    message = inference_pb2.GenerateDelta(
+        request_id=request_id, index=delta.choice, text=piece.text, token_ids=piece.token_ids,
+        logprobs=_logprobs(piece.scored),
+    )  # fmt: skip
+    if ending := delta.ending:
+        message.finish_reason = ending.finish_reason
+        if ending.error is not None:
+            message.error.CopyFrom(error_to_proto(ending.error))
+    if delta.usage is not None:
+        message.usage.CopyFrom(_usage(delta.usage))
     return message
 
 
+def _logprobs(scored: Sequence[ScoredToken]) -> list[common_pb2.TokenLogprobs]:
+    return [each.scores for each in scored]
+
+
 def _usage(usage: Usage) -> inference_pb2.Usage:
-    return inference_pb2.Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
+    return inference_pb2.Usage(
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cached_tokens=usage.cached_tokens,
+    )
 
 
 @asynccontextmanager
-async def _errors_as_status(context: Context) -> AsyncIterator[None]:
+async def _stall_as_error(limit_s: float) -> AsyncIterator[StallLimit]:
+    try:
+        async with StallLimit(limit_s) as stall:
+            yield stall
+    except TimeoutError:
+        raise Cancelled(f"the client read nothing for {limit_s} s, which is the limit") from None
+
+
+@asynccontextmanager
+async def _errors_as_status(context: Context, request_id: str | None = None) -> AsyncIterator[None]:
     """End the call with the status that `errors.EDGES` names, and the whole error in its trailing metadata."""
     try:
         yield
     except JetwayError as error:
         await _abort(context, error)
     except Exception as error:
-        log.exception("a fault of the gateway ended a call")
+        log.exception("%s: a fault of the gateway", request_id, extra={"request_id": request_id})
         await _abort(context, Internal(f"a fault of the gateway: {type(error).__name__}"))
 
 

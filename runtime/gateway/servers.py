@@ -14,9 +14,12 @@ from grpc_reflection.v1alpha import reflection
 
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import ConfigError
-from jetway.v1 import inference_pb2, inference_pb2_grpc
+from jetway.v1 import admin_pb2, admin_pb2_grpc, inference_pb2, inference_pb2_grpc
+
+from .http_protocol import HttpProtocol
 
 _INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
+_ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
 
 class HttpServer:
@@ -27,7 +30,7 @@ class HttpServer:
         self._server = _Uvicorn(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=HttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -47,16 +50,17 @@ class HttpServer:
 
     async def stop(self, timeout_s: float) -> None:
         self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
-        self._server.should_exit = True
+        self._server.stopping.set()
         await self._running
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves the process's signals alone, and says when it listens."""
+    """Leaves the process's signals alone, says when it listens, and stops when it is told instead of looking for it."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self.stopping = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -65,6 +69,11 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
+
+    async def main_loop(self) -> None:
+        ticking = asyncio.create_task(super().main_loop())
+        await self.stopping.wait()
+        ticking.cancel()
 
 
 def _listen(host: str, port: int, stall_limit_s: float) -> socket.socket:
@@ -80,11 +89,17 @@ def _listen(host: str, port: int, stall_limit_s: float) -> socket.socket:
 
 
 class GrpcServer:
-    """jetway.v1.Inference with the health and reflection services."""
+    """jetway.v1.Inference and Admin with the health and reflection services."""
 
-    def __init__(self, servicer: inference_pb2_grpc.InferenceServicer, config: GatewayConfig) -> None:
+    def __init__(
+        self,
+        servicer: inference_pb2_grpc.InferenceServicer,
+        admin: admin_pb2_grpc.AdminServicer,
+        config: GatewayConfig,
+    ) -> None:
         self._config = config
         self._servicer = servicer
+        self._admin = admin
 
     async def start(self) -> None:
         """Raises ConfigError when the address cannot be bound."""
@@ -94,8 +109,11 @@ class GrpcServer:
         self._health = health.aio.HealthServicer()
         await self.set_serving(serving=False)
         inference_pb2_grpc.add_InferenceServicer_to_server(self._servicer, self._server)
+        admin_pb2_grpc.add_AdminServicer_to_server(self._admin, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection((_INFERENCE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+        reflection.enable_server_reflection(
+            (_INFERENCE, _ADMIN, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
         self.port = self._bind()
         await self._server.start()
 

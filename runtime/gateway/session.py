@@ -2,21 +2,24 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import grpc
 
 from jetway.runtime.errors import Unavailable
 from jetway.runtime.executor.wire import CHANNEL_OPTIONS
 from jetway.scheduler.request import Request
-from jetway.v1 import common_pb2, scheduler_pb2_grpc
+from jetway.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc
 
 from .connection import Connection
 from .generation import Generation
+from .inbox import Inbox
 
 log = logging.getLogger(__name__)
 
 _BACKOFF_S = 0.05  # doubles with each stream that ends before its first frame ...
 _MAX_BACKOFF_S = 1.0  # ... up to this
+_STATS_TIMEOUT_S = 1.0
 _CHANNEL_OPTIONS = [
     *CHANNEL_OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -58,17 +61,29 @@ class SchedulerSession:
         await asyncio.gather(self._task, return_exceptions=True)
         await self._channel.close()
 
-    async def submit(self, request: Request) -> Generation:
-        """Hand the request to the scheduler; returns once it is accepted. Raises the error that it is refused with."""
+    async def submit(self, requests: Sequence[Request], inbox: Inbox) -> list[Generation]:
+        """Hand the requests of one call to the scheduler; returns once all are accepted, to be heard in `inbox`.
+
+        Raises the error of the first that is refused, and cancels the others.
+        """
         if self._connection is None:
             raise Unavailable("the gateway has no connection to the scheduler; try again")
-        generation = self._connection.add(request)
+        generations = self._connection.add(requests, inbox)
         try:
-            await generation.accepted
+            await inbox.accepted()
         except BaseException:
-            generation.cancel()
+            for generation in generations:
+                generation.cancel()
             raise
-        return generation
+        return generations
+
+    async def stats(self) -> scheduler_pb2.StatsResponse:
+        """The scheduler's figures as they stand. Raises Unavailable when it does not say them in time."""
+        stub = scheduler_pb2_grpc.SchedulerStub(self._channel)
+        try:
+            return await stub.Stats(scheduler_pb2.StatsRequest(), timeout=_STATS_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise Unavailable(f"the scheduler does not say its figures: {error.details()}") from error
 
     async def _run(self) -> None:
         backoff_s = _BACKOFF_S

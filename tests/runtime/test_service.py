@@ -123,16 +123,37 @@ async def test_what_cannot_run_is_refused_with_code_message_and_field(gateway: G
     await gateway.send(add=scheduler_pb2.Add(handle=2, request_id="b"))
     bad = common_pb2.SamplingParams(temperature=-1.0)
     await gateway.send(add=scheduler_pb2.Add(handle=3, request_id="c", prompt=[1], sampling=bad))
-    while len(gateway.refused) < 3:
+    bad = common_pb2.SamplingParams(logit_bias_tokens=[1, 2], logit_bias_values=[1.0])
+    await gateway.send(add=scheduler_pb2.Add(handle=4, request_id="d", prompt=[1], sampling=bad))
+    while len(gateway.refused) < 4:
         await gateway.read()
     assert {handle: error.param for handle, error in gateway.refused.items()} == {
         1: "max_tokens",
         2: "prompt",
         3: "temperature",
+        4: "logit_bias",
     }
     assert {error.code for error in gateway.refused.values()} == {common_pb2.ERROR_CODE_INVALID_ARGUMENT}
     assert "max_tokens (5000) exceed the engine's max_seq_len of 400 tokens" in gateway.refused[1].message
     assert gateway.accepted == []
+
+
+async def test_a_gateway_that_reuses_a_live_handle_loses_its_own_session_only(
+    gateway: Gateway, address: str, executor: SteppedExecutor
+) -> None:
+    executor.hold_after(1)
+    wrong = Gateway(address)
+    await wrong.add(1, "a", max_tokens=50)
+    await wrong.add(1, "b")
+    with pytest.raises(grpc.aio.AioRpcError, match="handle 1 names a request that still lives") as error:
+        while True:
+            await wrong.read()
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    executor.go_on()
+    await gateway.add(1, "c")
+    await gateway.read_until_ended((1, 0))
+    assert gateway.tokens[1, 0] == expected_tokens(make_request("c"))
+    await wrong.channel.close()
 
 
 async def test_a_sequence_that_fails_says_why(gateway: Gateway, executor: SteppedExecutor) -> None:

@@ -1,7 +1,7 @@
 """A real gRPC server of `jetway.v1.Scheduler.Session` whose words a test scripts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ STOP = common_pb2.FINISH_REASON_STOP
 LENGTH = common_pb2.FINISH_REASON_LENGTH
 ENGINE = common_pb2.EngineDescription(
     engine_id="00" * 32, kind="simulated", version="0", block_size=32, num_device_blocks=64, block_bytes=1,
-    max_num_seqs=4, max_num_batched_tokens=256, max_seq_len=512, vocab_size=512,
+    max_num_seqs=4, max_num_batched_tokens=256, max_seq_len=512, vocab_size=512, capabilities=["logprobs"],
 )  # fmt: skip
 
 Script = Callable[[scheduler_pb2.Add], Iterable[scheduler_pb2.SessionFrame]]
@@ -29,16 +29,33 @@ def refused(handle: int, error: common_pb2.Error) -> scheduler_pb2.SessionFrame:
 
 def sampled(
     handle: int,
-    tokens: list[int],
+    tokens: Sequence[int],
     reason: common_pb2.FinishReason.ValueType | None = None,
     error: common_pb2.Error | None = None,
+    index: int = 0,
 ) -> scheduler_pb2.SessionFrame:
-    """Tokens of a request's first sequence and, with a reason, its end."""
+    """Tokens of one of a request's sequences and, with a reason, its end."""
     frame = scheduler_pb2.SessionFrame(
-        token_handles=[handle] * len(tokens), token_indices=[0] * len(tokens), tokens=tokens
+        token_handles=[handle] * len(tokens), token_indices=[index] * len(tokens), tokens=tokens
     )
     if reason is not None:
-        frame.ends.append(scheduler_pb2.SequenceEnd(handle=handle, reason=reason, error=error))
+        frame.ends.append(scheduler_pb2.SequenceEnd(handle=handle, sequence_index=index, reason=reason, error=error))
+    return frame
+
+
+def scored(
+    frame: scheduler_pb2.SessionFrame, logprobs: Sequence[common_pb2.TokenLogprobs]
+) -> scheduler_pb2.SessionFrame:
+    """The frame with log-probabilities of its tokens."""
+    frame.logprob_rows.extend(range(len(frame.tokens)))
+    frame.logprobs.extend(logprobs)
+    return frame
+
+
+def cached(frame: scheduler_pb2.SessionFrame, num_tokens: int) -> scheduler_pb2.SessionFrame:
+    """The frame whose ends found so many prompt tokens cached."""
+    for end in frame.ends:
+        end.num_cached_tokens = num_tokens
     return frame
 
 
@@ -66,11 +83,16 @@ def refusing(code: common_pb2.ErrorCode.ValueType, message: str, param: str | No
 
 
 class FakeScheduler(scheduler_pb2_grpc.SchedulerServicer):
-    """Plays `script` for each Add; `send` says more. What gateways say waits in `adds`, `cancels` and `finishes`."""
+    """Plays `script` for each Add; `send` says more; a Finish ends its sequence at once, as the real scheduler's does.
+
+    What gateways say waits in `adds`, `cancels` and `finishes`. `stats` is what Stats says; None: it fails.
+    """
 
     def __init__(self, address: str = "127.0.0.1:0") -> None:
         self.address = address
         self.script: Script = silence
+        self.stats: scheduler_pb2.StatsResponse | None = scheduler_pb2.StatsResponse(engine=ENGINE)
+        self.num_cached_tokens = 0  # of sequences that are told to finish
         self.adds: asyncio.Queue[scheduler_pb2.Add] = asyncio.Queue()
         self.cancels: asyncio.Queue[int] = asyncio.Queue()
         self.finishes: asyncio.Queue[scheduler_pb2.Finish] = asyncio.Queue()
@@ -107,8 +129,13 @@ class FakeScheduler(scheduler_pb2_grpc.SchedulerServicer):
         finally:
             reader.cancel()
 
-    def Stats(self, request: scheduler_pb2.StatsRequest, context: object) -> scheduler_pb2.StatsResponse:
-        raise NotImplementedError
+    async def Stats(
+        self, request: scheduler_pb2.StatsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> scheduler_pb2.StatsResponse:
+        if self.stats is None:
+            await context.abort(grpc.StatusCode.INTERNAL, "no figures")
+        assert self.stats is not None, "abort raises"
+        return self.stats
 
     async def _read(self, requests: AsyncIterator[scheduler_pb2.SessionRequest]) -> None:
         async for message in requests:
@@ -121,3 +148,5 @@ class FakeScheduler(scheduler_pb2_grpc.SchedulerServicer):
                     self.cancels.put_nowait(message.cancel.handle)
                 case "finish":
                     self.finishes.put_nowait(message.finish)
+                    end = sampled(message.finish.handle, [], STOP, index=message.finish.sequence_index)
+                    self.send(cached(end, self.num_cached_tokens))

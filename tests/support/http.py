@@ -24,8 +24,8 @@ def request(method: str, path: str, body: bytes = b"", headers: str = "") -> byt
     return head.encode() + body
 
 
-def post(path: str, body: dict[str, Any]) -> bytes:
-    return request("POST", path, json.dumps(body).encode())
+def post(path: str, body: dict[str, Any], headers: str = "") -> bytes:
+    return request("POST", path, json.dumps(body).encode(), headers)
 
 
 @asynccontextmanager
@@ -47,15 +47,29 @@ async def connection(port: int, receive_buffer_bytes: int | None = None) -> Asyn
         writer.close()
 
 
-async def read_answer(reader: asyncio.StreamReader) -> Answer:
-    """One answer that has a content-length."""
+async def read_head(reader: asyncio.StreamReader) -> Answer:
+    """An answer up to its body."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").splitlines()
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
-    body = await reader.readexactly(int(headers["content-length"]))
-    return Answer(int(head[0].split()[1]), headers, body)
+    return Answer(int(head[0].split()[1]), headers, b"")
+
+
+async def read_answer(reader: asyncio.StreamReader) -> Answer:
+    """One answer that has a content-length."""
+    head = await read_head(reader)
+    return head._replace(body=await reader.readexactly(int(head.headers["content-length"])))
 
 
 async def exchange(port: int, message: bytes) -> Answer:
     async with connection(port) as (reader, writer):
         writer.write(message)
         return await read_answer(reader)
+
+
+async def events_of(port: int, path: str, body: dict[str, Any]) -> list[str]:
+    """The data of every event of a stream, as it stands on the wire."""
+    async with connection(port) as (reader, writer):
+        writer.write(post(path, body | {"stream": True}, "connection: close\r\n"))
+        await read_head(reader)
+        lines = (await reader.read()).decode("ascii").splitlines()
+    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]

@@ -27,22 +27,28 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
-def metaspace() -> Tokenizer:
-    """As SentencePiece makes them: words begin with "▁", unknown characters fall back to bytes."""
+def metaspace(*, strips: bool = True) -> Tokenizer:
+    """As SentencePiece makes them: words begin with "▁", unknown characters fall back to bytes.
+
+    The decoder drops the space before the first word, unless `strips` is false.
+    """
     pieces = ["<unk>", BOS, EOS, "▁the", "▁cat", "▁", "s", "at"] + [f"<0x{byte:02X}>" for byte in range(256)]
     vocab = [(piece, -float(rank)) for rank, piece in enumerate(pieces)]
     tokenizer = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    steps: list[decoders.Decoder] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if strips else steps)
     tokenizer.add_special_tokens([BOS, EOS])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, tokenizer.token_to_id(BOS))]
+    )
     return tokenizer
 
 
 def wordpiece() -> Tokenizer:
     """As BERT's: words are joined by spaces unless a piece begins with "##", and the decoder tidies punctuation."""
     pieces = ["[UNK]", "the", "cat", "##s", ".", "do", "n", "'", "t", "not"]
+    pieces += [prefix + letter for prefix in ("", "##") for letter in "abéе漢가א🙂"]
     tokenizer = Tokenizer(models.WordPiece({piece: index for index, piece in enumerate(pieces)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.decoder = decoders.WordPiece(cleanup=True)

@@ -76,6 +76,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The client cancelled."""
     ERROR_CODE_INTERNAL: _ErrorCode.ValueType  # 8
     """A fault of Jetway itself."""
+    ERROR_CODE_UNAUTHENTICATED: _ErrorCode.ValueType  # 9
+    """There is no API key, or not one that is known here."""
+    ERROR_CODE_PERMISSION_DENIED: _ErrorCode.ValueType  # 10
+    """The API key does not allow this."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """What a request can be refused or failed with. docs/errors.md maps each to gRPC and HTTP."""
@@ -97,6 +101,10 @@ ERROR_CODE_CANCELLED: ErrorCode.ValueType  # 7
 """The client cancelled."""
 ERROR_CODE_INTERNAL: ErrorCode.ValueType  # 8
 """A fault of Jetway itself."""
+ERROR_CODE_UNAUTHENTICATED: ErrorCode.ValueType  # 9
+"""There is no API key, or not one that is known here."""
+ERROR_CODE_PERMISSION_DENIED: ErrorCode.ValueType  # 10
+"""The API key does not allow this."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final
@@ -231,25 +239,34 @@ class Error(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     PARAM_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
     message: _builtins.str
     """One sentence that names the limit and the value."""
     param: _builtins.str
     """The field of the request that is wrong, if one is."""
+    retry_after_s: _builtins.int
+    """Seconds after which a retry may succeed. Absent: not known, or a retry cannot help."""
     def __init__(
         self,
         *,
         code: Global___ErrorCode.ValueType = ...,
         message: _builtins.str = ...,
         param: _builtins.str | None = ...,
+        retry_after_s: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_param", b"_param", "param", b"param"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_param", b"_param", "_retry_after_s", b"_retry_after_s", "param", b"param", "retry_after_s", b"retry_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_param", b"_param", "code", b"code", "message", b"message", "param", b"param"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_param", b"_param", "_retry_after_s", b"_retry_after_s", "code", b"code", "message", b"message", "param", b"param", "retry_after_s", b"retry_after_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__param: _TypeAlias = _typing.Literal["param"]  # noqa: Y015
     _WhichOneofArgType__param: _TypeAlias = _typing.Literal["_param", b"_param"]  # noqa: Y015
+    _WhichOneofReturnType__retry_after_s: _TypeAlias = _typing.Literal["retry_after_s"]  # noqa: Y015
+    _WhichOneofArgType__retry_after_s: _TypeAlias = _typing.Literal["_retry_after_s", b"_retry_after_s"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__param) -> _WhichOneofReturnType__param | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_after_s) -> _WhichOneofReturnType__retry_after_s | None: ...
 
 Global___Error: _TypeAlias = Error  # noqa: Y015
 

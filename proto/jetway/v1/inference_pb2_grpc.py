@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class InferenceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
+    serialized, in the trailing metadata `jetway-error-bin`.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -52,7 +54,9 @@ class InferenceStub(object):
 
 
 class InferenceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
+    serialized, in the trailing metadata `jetway-error-bin`.
+    """
 
     def Generate(self, request, context):
         """The whole answer at once.
@@ -62,8 +66,8 @@ class InferenceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GenerateStream(self, request, context):
-        """The answer as it is generated. Deltas of one choice concatenate to the text that Generate returns. A refused request
-        ends with a non-OK status before any message; a choice that fails after that has finish_reason FAILED and an error.
+        """The answer as it is generated. Deltas of one choice concatenate to what Generate returns of it; those of different
+        choices come as they come. A choice that fails once the call is accepted ends with an error; the others go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,7 +107,9 @@ def add_InferenceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Inference(object):
-    """Missing associated documentation comment in .proto file."""
+    """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
+    serialized, in the trailing metadata `jetway-error-bin`.
+    """
 
     @staticmethod
     def Generate(request,

@@ -27,6 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class InferenceStub:
+    """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
+    serialized, in the trailing metadata `jetway-error-bin`.
+    """
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -34,25 +38,33 @@ class InferenceStub:
     Generate: _grpc.UnaryUnaryMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateResponse]
     """The whole answer at once."""
     GenerateStream: _grpc.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateDelta]
-    """The answer as it is generated. Deltas of one choice concatenate to the text that Generate returns. A refused request
-    ends with a non-OK status before any message; a choice that fails after that has finish_reason FAILED and an error.
+    """The answer as it is generated. Deltas of one choice concatenate to what Generate returns of it; those of different
+    choices come as they come. A choice that fails once the call is accepted ends with an error; the others go on.
     """
     ListModels: _grpc.UnaryUnaryMultiCallable[_inference_pb2.ListModelsRequest, _inference_pb2.ListModelsResponse]
     """What is served here."""
 
 @_typing.type_check_only
 class InferenceAsyncStub(InferenceStub):
+    """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
+    serialized, in the trailing metadata `jetway-error-bin`.
+    """
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateResponse]  # type: ignore[assignment]
     """The whole answer at once."""
     GenerateStream: _aio.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateDelta]  # type: ignore[assignment]
-    """The answer as it is generated. Deltas of one choice concatenate to the text that Generate returns. A refused request
-    ends with a non-OK status before any message; a choice that fails after that has finish_reason FAILED and an error.
+    """The answer as it is generated. Deltas of one choice concatenate to what Generate returns of it; those of different
+    choices come as they come. A choice that fails once the call is accepted ends with an error; the others go on.
     """
     ListModels: _aio.UnaryUnaryMultiCallable[_inference_pb2.ListModelsRequest, _inference_pb2.ListModelsResponse]  # type: ignore[assignment]
     """What is served here."""
 
 class InferenceServicer(metaclass=_abc_1.ABCMeta):
+    """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
+    serialized, in the trailing metadata `jetway-error-bin`.
+    """
+
     @_abc_1.abstractmethod
     def Generate(
         self,
@@ -67,8 +79,8 @@ class InferenceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_inference_pb2.GenerateDelta], _abc.AsyncIterator[_inference_pb2.GenerateDelta]]:
-        """The answer as it is generated. Deltas of one choice concatenate to the text that Generate returns. A refused request
-        ends with a non-OK status before any message; a choice that fails after that has finish_reason FAILED and an error.
+        """The answer as it is generated. Deltas of one choice concatenate to what Generate returns of it; those of different
+        choices come as they come. A choice that fails once the call is accepted ends with an error; the others go on.
         """
 
     @_abc_1.abstractmethod

@@ -7,9 +7,11 @@ import json
 import time
 from dataclasses import dataclass
 
-from jetway.runtime.errors import JetwayError, edge_of
-from jetway.runtime.gateway.answer import Completion, Delta, Usage
+from jetway.runtime.gateway.answer import Choice, Completion, Delta, Usage
 from jetway.v1 import common_pb2
+
+from .errors import error_event
+from .logprobs import LogprobsWriter
 
 DONE = "data: [DONE]\n\n"
 _REASONS = {common_pb2.FINISH_REASON_STOP: '"stop"', common_pb2.FINISH_REASON_LENGTH: '"length"'}
@@ -25,7 +27,7 @@ class Shape:
     chunk_object: str
     whole: str
     chunk: str
-    opening: str | None  # of the first chunk, before any text
+    opening: str | None  # of a choice's first chunk, before any text
     closing: str  # of the chunk with the finish reason
 
 
@@ -50,64 +52,66 @@ COMPLETION = Shape(
 
 
 class Format:
-    """One call's answer, whole or as events of a stream; with `include_usage` the stream ends with the usage."""
+    """One call's answer, whole or as events of a stream.
 
-    def __init__(self, shape: Shape, call_id: str, model: str, *, include_usage: bool) -> None:
+    `logprobs` writes those of a choice; None: the call asks for none. With `include_usage` a stream ends with the usage.
+    """
+
+    def __init__(
+        self, shape: Shape, call_id: str, model: str, logprobs: LogprobsWriter | None, *, include_usage: bool
+    ) -> None:
         self._shape = shape
-        self._head = f'"id":{_encode(call_id)},"created":{int(time.time())},"model":{_encode(model)}'
-        self._chunk_usage = ',"usage":null' if include_usage else ""
+        head = f'"id":{_encode(call_id)},"created":{int(time.time())},"model":{_encode(model)}'
+        self._whole_head = f'{head},"object":"{shape.whole_object}"'
+        self._chunk_head = f'data: {{{head},"object":"{shape.chunk_object}","choices":'
+        self._chunk_tail = ',"usage":null}\n\n' if include_usage else "}\n\n"
+        self._logprobs = logprobs
         self._include_usage = include_usage
 
     def whole(self, completion: Completion) -> str:
-        outcome = completion.outcome
-        choice = _choice(self._shape.whole % _encode(completion.text), _REASONS[outcome.finish_reason])
-        usage = _usage(outcome.usage)
-        return f'{{{self._head},"object":"{self._shape.whole_object}","choices":[{choice}],"usage":{usage}}}'
+        choices = ",".join(self._whole_choice(index, choice) for index, choice in enumerate(completion.choices))
+        return f'{{{self._whole_head},"choices":[{choices}],"usage":{_usage(completion.usage)}}}'
 
-    def opening(self) -> str:
+    def opening(self, num_choices: int) -> str:
         """What a stream says once the call is accepted; may be empty."""
-        return "" if self._shape.opening is None else self._chunk(_choice(self._shape.opening, "null"))
+        opening = self._shape.opening
+        return "" if opening is None else "".join(self._chunk(index, opening) for index in range(num_choices))
 
     def delta(self, delta: Delta) -> str:
-        """The events that tell a delta, up to the end of the stream after the last one; may be empty."""
-        text = self._chunk(_choice(self._shape.chunk % _encode(delta.text), "null")) if delta.text else ""
-        outcome = delta.outcome
-        if outcome is None:
-            return text
-        if outcome.error is not None:
-            return text + error_event(outcome.error) + DONE
-        closing = self._chunk(_choice(self._shape.closing, _REASONS[outcome.finish_reason]))
-        return text + closing + self._last_usage(outcome.usage) + DONE
+        """The events that tell a delta; may be empty. After an error, as after the usage, the stream is at its end."""
+        events = ""
+        piece = delta.piece
+        if self._logprobs is not None and piece.scored:
+            events = self._chunk(delta.choice, self._shape.chunk % _encode(piece.text), self._logprobs(piece.scored))
+        elif piece.text:
+            events = self._chunk(delta.choice, self._shape.chunk % _encode(piece.text))
+        ending = delta.ending
+        if ending is None:
+            return events
+        if ending.error is not None:
+            return events + error_event(ending.error) + DONE
+        events += self._chunk(delta.choice, self._shape.closing, finish_reason=_REASONS[ending.finish_reason])
+        return events if delta.usage is None else events + self._last_usage(delta.usage) + DONE
+
+    def _whole_choice(self, index: int, choice: Choice) -> str:
+        content = self._shape.whole % _encode(choice.text)
+        logprobs = "null" if self._logprobs is None else self._logprobs(choice.scored)
+        return _choice(index, content, logprobs, _REASONS[choice.finish_reason])
+
+    def _chunk(self, index: int, content: str, logprobs: str = "null", finish_reason: str = "null") -> str:
+        return f"{self._chunk_head}[{_choice(index, content, logprobs, finish_reason)}]{self._chunk_tail}"
 
     def _last_usage(self, usage: Usage) -> str:
-        if not self._include_usage:
-            return ""
-        return f'data: {{{self._chunk_head()},"choices":[],"usage":{_usage(usage)}}}\n\n'
-
-    def _chunk(self, choice: str) -> str:
-        return f'data: {{{self._chunk_head()},"choices":[{choice}]{self._chunk_usage}}}\n\n'
-
-    def _chunk_head(self) -> str:
-        return f'{self._head},"object":"{self._shape.chunk_object}"'
+        return f'{self._chunk_head}[],"usage":{_usage(usage)}}}\n\n' if self._include_usage else ""
 
 
-def error_event(error: JetwayError) -> str:
-    return f"data: {error_body(error)}\n\n"
-
-
-def error_body(error: JetwayError) -> str:
-    edge = edge_of(error)
-    return error_object(error.message, edge.openai_type, edge.code.lower(), error.param)
-
-
-def error_object(message: str, kind: str, code: str, param: str | None = None) -> str:
-    return _encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
-
-
-def _choice(content: str, finish_reason: str) -> str:
-    return f'{{"index":0,{content},"logprobs":null,"finish_reason":{finish_reason}}}'
+def _choice(index: int, content: str, logprobs: str, finish_reason: str) -> str:
+    return f'{{"index":{index},{content},"logprobs":{logprobs},"finish_reason":{finish_reason}}}'
 
 
 def _usage(usage: Usage) -> str:
     total = usage.prompt_tokens + usage.completion_tokens
-    return f'{{"prompt_tokens":{usage.prompt_tokens},"completion_tokens":{usage.completion_tokens},"total_tokens":{total}}}'
+    return (
+        f'{{"prompt_tokens":{usage.prompt_tokens},"completion_tokens":{usage.completion_tokens},'
+        f'"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{usage.cached_tokens}}}}}'
+    )

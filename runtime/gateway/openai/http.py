@@ -3,6 +3,7 @@
 import logging
 import re
 import uuid
+from collections.abc import Mapping
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -10,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from jetway.runtime.errors import Cancelled, Internal, JetwayError, edge_of
 
-from .format import error_body, error_object
+from .errors import error_body, error_object, retry_headers
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,10 @@ def request_id(request: Request) -> str:
     return chosen
 
 
-def json_response(request: Request, body: str, status_code: int = 200) -> Response:
-    headers = {"x-request-id": request_id(request)}
+def json_response(
+    request: Request, body: str, status_code: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    headers = {"x-request-id": request_id(request), **(headers or {})}
     return Response(body, status_code, headers=headers, media_type="application/json")
 
 
@@ -52,7 +55,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _jetway_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, JetwayError)
-    return json_response(request, error_body(error), edge_of(error).http)
+    return json_response(request, error_body(error), edge_of(error).http, retry_headers(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -65,9 +68,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
         "invalid_request_error",
         _CODES.get(error.status_code, "invalid_request"),
     )
-    response = json_response(request, body, error.status_code)
-    response.headers.update(error.headers or {})
-    return response
+    return json_response(request, body, error.status_code, error.headers)
 
 
 async def _disconnect(request: Request, error: Exception) -> Response:

@@ -2,86 +2,102 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from jetway.runtime.errors import Internal
 from jetway.runtime.gateway.answer import Answer
 from jetway.runtime.gateway.generate import Generator
+from jetway.runtime.gateway.watch import Watch
 
-from .format import DONE, Format, error_event
+from .errors import error_event
+from .events import event_stream
+from .format import DONE, Format, Shape
+from .logprobs import LogprobsWriter
 from .parse import HttpCall
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What answers the calls of one path."""
+
+    generator: Generator
+    parse: Callable[[bytes, str], HttpCall]
+    shape: Shape
+    logprobs: LogprobsWriter
+    stall_limit_s: float
 
 
 class CompletionResponse(Response):
     """The answer to one call, whole or as a stream of events.
 
     Nothing is sent before the scheduler has accepted the call; until then errors are raised, for the application to
-    answer. A client that disconnects, or that reads nothing for `stall_limit_s`, loses its call.
+    answer. A client that disconnects, or that reads nothing for the endpoint's `stall_limit_s`, loses its call.
     """
 
-    def __init__(
-        self,
-        call: HttpCall,
-        format: Format,
-        generator: Generator,
-        *,
-        stall_limit_s: float,
-        headers: Mapping[str, str],
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, call_id: str, body: bytes, headers: Mapping[str, str]) -> None:
         super().__init__()
-        self._call = call
-        self._format = format
-        self._generator = generator
-        self._stall_limit_s = stall_limit_s
+        self._endpoint = endpoint
+        self._call_id = call_id
+        self._call_body = body
         self._extra_headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await _until_disconnect(receive, self._answer(scope, receive, send))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._generator.answer(self._call.call) as answer:
-            if self._call.stream:
-                await self._stream(answer, send)
-                return
-            body = self._format.whole(await answer.whole())
+        generator = self._endpoint.generator
+        with generator.watch(self._call_id) as watch:
+            call = self._endpoint.parse(self._call_body, self._call_id)
+            format = self._format(call)
+            async with generator.answer(call.call, watch) as answer:
+                if call.stream:
+                    await self._stream(self._events(answer, format, watch), send)
+                    return
+                body = format.whole(await answer.whole())
         await Response(body, headers=self._extra_headers, media_type="application/json")(scope, receive, send)
 
-    async def _stream(self, answer: Answer, send: Send) -> None:
-        headers = {
-            "content-type": "text/event-stream; charset=utf-8",
-            "cache-control": "no-cache",
-            **self._extra_headers,
-        }
-        raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        try:
-            await self._send(send, {"type": "http.response.start", "status": 200, "headers": raw_headers})
-            async for event in self._events(answer):
-                await self._send(send, {"type": "http.response.body", "body": event.encode(), "more_body": True})
-            await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:
-            log.warning("the client of %s reads nothing; its call is cancelled", self._call.call.request_id)
+    def _format(self, call: HttpCall) -> Format:
+        return Format(
+            self._endpoint.shape,
+            self._call_id,
+            self._endpoint.generator.model_name,
+            None if call.call.sampling.logprobs is None else self._endpoint.logprobs,
+            include_usage=call.include_usage,
+        )
 
-    async def _events(self, answer: Answer) -> AsyncIterator[str]:
-        """What the stream says, empty strings left out."""
+    async def _stream(self, events: AsyncIterator[str], send: Send) -> None:
         try:
-            if opening := self._format.opening():
+            async with event_stream(send, self._extra_headers, self._endpoint.stall_limit_s) as stream:
+                async for event in events:
+                    await stream.write(event)
+        except TimeoutError:
+            log.warning(
+                "%s: the client reads nothing; its call is cancelled",
+                self._call_id,
+                extra={"request_id": self._call_id},
+            )
+
+    async def _events(self, answer: Answer, format: Format, watch: Watch) -> AsyncIterator[str]:
+        """What the stream says, to its end; empty strings are left out."""
+        try:
+            if opening := format.opening(answer.num_choices):
                 yield opening
             async for delta in answer:
-                if events := self._format.delta(delta):
+                if events := format.delta(delta):
                     yield events
+                if delta.ending is not None and delta.ending.error is not None:
+                    return
         except Exception as error:
-            log.exception("a fault of the gateway ended a stream")
-            yield error_event(Internal(f"a fault of the gateway: {type(error).__name__}")) + DONE
-
-    async def _send(self, send: Send, message: Message) -> None:
-        """Raises TimeoutError when the client does not read."""
-        async with asyncio.timeout(self._stall_limit_s):
-            await send(message)
+            log.exception("%s: a fault of the gateway", self._call_id, extra={"request_id": self._call_id})
+            fault = Internal(f"a fault of the gateway: {type(error).__name__}")
+            watch.failed(fault)
+            yield error_event(fault) + DONE
 
 
 async def _until_disconnect(receive: Receive, work: Coroutine[None, None, None]) -> None:

@@ -2,30 +2,32 @@
 
 import json
 import time
-import uuid
-from collections.abc import Callable
 
 from fastapi import FastAPI, Request, Response
 
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.gateway.generate import Generator
+from jetway.runtime.gateway.metrics.exposition import CONTENT_TYPE, Exposition
 
-from .fields import Fields
-from .format import CHAT, COMPLETION, Format, Shape
+from .format import CHAT, COMPLETION
 from .http import install_error_handlers, json_response, read_body, request_id
-from .parse import HttpCall, parse_chat, parse_completion
-from .respond import CompletionResponse
+from .logprobs import LogprobsFormat
+from .openapi import document
+from .parse import parse_chat, parse_completion
+from .respond import CompletionResponse, Endpoint
 
 
-def openai_app(generator: Generator, config: GatewayConfig) -> FastAPI:
-    """The OpenAI API under /v1, and /health."""
+def openai_app(generator: Generator, exposition: Exposition, config: GatewayConfig) -> FastAPI:
+    """The OpenAI API under /v1, /health, /metrics, and /openapi.json, which describes them all."""
     app = FastAPI(title="Jetway", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    paths = _Paths(generator, config)
+    paths = _Paths(generator, exposition, config)
     app.add_api_route("/v1/chat/completions", paths.chat_completions, methods=["POST"])
     app.add_api_route("/v1/completions", paths.completions, methods=["POST"])
     app.add_api_route("/v1/models", paths.models, methods=["GET"])
     app.add_api_route("/v1/models/{model_id:path}", paths.model, methods=["GET"])
     app.add_api_route("/health", paths.health, methods=["GET"])
+    app.add_api_route("/metrics", paths.metrics, methods=["GET"])
+    app.add_api_route("/openapi.json", paths.openapi, methods=["GET"])
     install_error_handlers(app)
     return app
 
@@ -33,16 +35,20 @@ def openai_app(generator: Generator, config: GatewayConfig) -> FastAPI:
 class _Paths:
     """One method a path. Errors are raised, for the application's handlers to write."""
 
-    def __init__(self, generator: Generator, config: GatewayConfig) -> None:
+    def __init__(self, generator: Generator, exposition: Exposition, config: GatewayConfig) -> None:
         self._generator = generator
-        self._config = config
+        self._exposition = exposition
+        self._max_request_bytes = config.max_request_bytes
         self._started = int(time.time())
+        logprobs = LogprobsFormat(generator.vocabulary)
+        self._chat = Endpoint(generator, parse_chat, CHAT, logprobs.chat, config.stall_limit_s)
+        self._completion = Endpoint(generator, parse_completion, COMPLETION, logprobs.completion, config.stall_limit_s)
 
     async def chat_completions(self, request: Request) -> Response:
-        return await self._complete(request, CHAT, parse_chat)
+        return await self._complete(request, self._chat)
 
     async def completions(self, request: Request) -> Response:
-        return await self._complete(request, COMPLETION, parse_completion)
+        return await self._complete(request, self._completion)
 
     async def models(self, request: Request) -> Response:
         return json_response(request, json.dumps({"object": "list", "data": [self._model()]}))
@@ -56,17 +62,17 @@ class _Paths:
         self._generator.engine()
         return json_response(request, '{"status":"ok"}')
 
-    async def _complete(self, request: Request, shape: Shape, parse: Callable[[Fields, str], HttpCall]) -> Response:
-        call_id = shape.id_prefix + uuid.uuid4().hex
-        body = await read_body(request, self._config.max_request_bytes)
-        call = parse(Fields.read(body), call_id)
-        return CompletionResponse(
-            call,
-            Format(shape, call_id, self._generator.model_name, include_usage=call.include_usage),
-            self._generator,
-            stall_limit_s=self._config.stall_limit_s,
-            headers={"x-request-id": request_id(request)},
-        )
+    async def metrics(self, request: Request) -> Response:
+        return Response(await self._exposition.render(), media_type=CONTENT_TYPE)
+
+    async def openapi(self, request: Request) -> Response:
+        return json_response(request, json.dumps(document()))
+
+    async def _complete(self, request: Request, endpoint: Endpoint) -> Response:
+        body = await read_body(request, self._max_request_bytes)
+        chosen = request_id(request)
+        call_id = endpoint.shape.id_prefix + chosen.removeprefix("req-")
+        return CompletionResponse(endpoint, call_id, body, {"x-request-id": chosen})
 
     def _model(self) -> dict[str, object]:
         """`max_model_len` is what other servers call the longest sequence."""

@@ -1,32 +1,27 @@
-"""Fields that would change the answer and that nothing here honours: refused by name, never ignored.
-
-Other unknown fields (`user`, `metadata`, `store` ...) change no answer and are ignored, as every server does.
-"""
+"""Fields that are not honoured: those that would change the answer are refused by name, the others are ignored."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from jetway.runtime.errors import InvalidArgument
 
-from .fields import Fields, shown
+from .read import shown
 
-# The values, null apart, that ask for nothing.
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+# Each with the values, null apart, that ask for nothing. `logprobs`, `suffix` and the like: of one endpoint only.
+REFUSED: dict[str, tuple[Any, ...]] = {
     # of the OpenAI API
     "audio": (),
     "best_of": (1,),
     "echo": (False,),
     "function_call": ("none", "auto"),
     "functions": ([],),
-    "logprobs": (False,),
     "modalities": (["text"],),
-    "n": (1,),
     "reasoning_effort": (),
     "response_format": ({"type": "text"},),
     "suffix": ("",),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
-    "top_logprobs": (0,),
     "verbosity": (),
     "web_search_options": (),
     # of other servers
@@ -51,11 +46,25 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
 }
 
+# Known fields that change no answer here. So does every field that is named nowhere: clients send such, and no server
+# refuses them.
+IGNORED: dict[str, str] = {
+    "metadata": "nothing is stored",
+    "parallel_tool_calls": "there are no tools",
+    "prediction": "a hint for speed",
+    "priority": "every request has the same class",
+    "prompt_cache_key": "prefixes are found by their tokens",
+    "safety_identifier": "nothing is moderated",
+    "service_tier": "every request has the same class",
+    "store": "nothing is stored",
+    "user": "nothing is counted by user",
+}
 
-def refuse_unsupported(body: Fields) -> None:
+
+def refuse_unsupported(values: Mapping[str, Any]) -> None:
     """Raises InvalidArgument for the first field of the table that asks for something."""
-    for name, neutral in _NEUTRAL.items():
-        value = body.raw(name)
+    for name, neutral in REFUSED.items():
+        value = values.get(name)
         # Types are compared too: to Python, true equals 1.
         if value is not None and not any(type(value) is type(same) and value == same for same in neutral):
             remedy = "leave it out" + "".join(f" or send {json.dumps(same)}" for same in neutral)

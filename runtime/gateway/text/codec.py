@@ -1,6 +1,7 @@
 """The two ways through a model's tokenizer: prompts to token ids, sampled tokens to text."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -11,16 +12,20 @@ from jetway.runtime.gateway.call import Chat, Prompt
 
 from .detokenizer import Detokenizer
 from .template import ChatTemplate
+from .vocabulary import Vocabulary
 
 _INLINE_CHARS = 2048  # tokenized in well under a millisecond: not worth a thread
+_MOST_ANCHORS = 16  # tokens at the end of a prompt that are tried; more would all be parts of characters
 
 
 class TextCodec:
     """A tokenizer and, where the model has one, its chat template."""
 
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None, bos: str | None) -> None:
         self._tokenizer = tokenizer
         self._template = template
+        self._bos = bos
+        self.vocabulary = Vocabulary(tokenizer)
 
     @classmethod
     def load(cls, directory: Path, tokens: Tokens) -> "TextCodec":
@@ -31,27 +36,29 @@ class TextCodec:
             raise ConfigError(f"{directory / TOKENIZER_FILE}: {error}; build the engine again") from error
         template_file = directory / CHAT_TEMPLATE_FILE
         if not template_file.exists():
-            return cls(tokenizer, None)
+            return cls(tokenizer, None, tokens.bos)
         special = {f"{name}_token": getattr(tokens, name) for name in ("bos", "eos", "unk", "pad")}
         present = {name: text for name, text in special.items() if text is not None}
-        return cls(tokenizer, ChatTemplate(template_file.read_text(encoding="utf-8"), present))
+        return cls(tokenizer, ChatTemplate(template_file.read_text(encoding="utf-8"), present), tokens.bos)
 
-    async def encode(self, prompt: Prompt) -> list[int]:
-        """The prompt's token ids; long text is tokenized beside the event loop. Raises InvalidArgument."""
+    async def encode(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Each prompt's token ids; long text is tokenized beside the event loop. Raises InvalidArgument."""
+        if sum(map(_num_chars, prompts)) <= _INLINE_CHARS:
+            return [self._encode(prompt) for prompt in prompts]
+        return await asyncio.to_thread(lambda: [self._encode(prompt) for prompt in prompts])
+
+    def _encode(self, prompt: Prompt) -> list[int]:
+        """A chat template writes the special tokens itself, and so has a client whose text begins with the BOS; other
+        text gets the tokenizer's own. Token ids stay as they are.
+        """
         if isinstance(prompt, tuple):
             return list(prompt)
-        num_chars = len(prompt) if isinstance(prompt, str) else sum(len(message.content) for message in prompt.messages)
-        if num_chars <= _INLINE_CHARS:
-            return self._encode(prompt)
-        return await asyncio.to_thread(self._encode, prompt)
-
-    def _encode(self, prompt: str | Chat) -> list[int]:
-        """A chat template writes the special tokens itself; plain text gets the tokenizer's own."""
         text = self._render(prompt) if isinstance(prompt, Chat) else prompt
         is_chat = isinstance(prompt, Chat)
+        has_special_tokens = is_chat or (self._bos is not None and text.startswith(self._bos))
         try:
             # Of the `encode` family only `encode_batch_fast` lets other threads run for all of its time.
-            [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=not is_chat)
+            [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=not has_special_tokens)
         except Exception as error:  # `tokenizers` raises no class of its own
             param = "messages" if is_chat else "prompt"
             raise InvalidArgument(f"the model's tokenizer cannot encode this text: {error}", param=param) from error
@@ -62,6 +69,21 @@ class TextCodec:
             raise InvalidArgument("the model has no chat template; send a prompt instead of messages", param="messages")
         return self._template.render([message._asdict() for message in chat.messages])
 
-    def detokenizer(self) -> Detokenizer:
-        """For one sequence, which is decoded by itself: its text does not depend on the prompt."""
-        return Detokenizer(self._tokenizer)
+    def detokenizer(self, prompt: Prompt, token_ids: Sequence[int]) -> Detokenizer:
+        """For one answer to `prompt`, which has `token_ids`: it continues text, but begins a new message in a chat."""
+        return Detokenizer(self._tokenizer, None if isinstance(prompt, Chat) else self._anchor(token_ids))
+
+    def _anchor(self, token_ids: Sequence[int]) -> int | None:
+        """The last token that has whole characters of its own; None where there is no such token near the end."""
+        for token_id in reversed(token_ids[-_MOST_ANCHORS:]):
+            text = self._tokenizer.decode([token_id], skip_special_tokens=True)
+            if text and "\ufffd" not in text:
+                return token_id
+        return None
+
+
+def _num_chars(prompt: Prompt) -> int:
+    """Of text that is to be tokenized."""
+    if isinstance(prompt, Chat):
+        return sum(len(message.content) for message in prompt.messages)
+    return len(prompt) if isinstance(prompt, str) else 0

@@ -7,14 +7,16 @@ from tokenizers.decoders import DecodeStream
 class Detokenizer:
     """Incremental decoding of one sequence: what `push` and `flush` return concatenates to `decode` of all its tokens.
 
+    `anchor` is a token that stands before the sequence: without one, some decoders drop the first word's space.
     Special tokens have no text. A piece may be empty: a token can end inside a character.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, anchor: int | None = None) -> None:
         self._tokenizer = tokenizer
-        self._stream: DecodeStream | None = DecodeStream(skip_special_tokens=True)
-        self._tokens: list[int] = []
-        self._num_chars = 0
+        self._tokens = [] if anchor is None else [anchor]
+        self._stream: DecodeStream | None = DecodeStream(ids=list(self._tokens), skip_special_tokens=True)
+        self._anchor_chars = len(self._decode())
+        self.num_chars = 0  # that are out
 
     def push(self, token: int) -> str:
         self._tokens.append(token)
@@ -29,10 +31,14 @@ class Detokenizer:
             # which `flush` returns.
             self._stream = None
             return ""
-        self._num_chars += len(piece)
+        self.num_chars += len(piece)
         return piece
 
     def flush(self) -> str:
         """The rest, once no more tokens come: a last character that never became whole is U+FFFD."""
-        text = self._tokenizer.decode(self._tokens, skip_special_tokens=True)
-        return text[self._num_chars :]
+        rest = self._decode()[self._anchor_chars + self.num_chars :]
+        self.num_chars += len(rest)
+        return rest
+
+    def _decode(self) -> str:
+        return self._tokenizer.decode(self._tokens, skip_special_tokens=True)

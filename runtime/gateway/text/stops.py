@@ -9,11 +9,14 @@ class StopStrings:
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = stops
+        self._longest = max(map(len, stops), default=0)
         self._held = ""
         self.found = False
 
     def push(self, text: str) -> str:
         """The text that is now certain to stay; sets `found` when a stop string is complete."""
+        if not self._stops:
+            return text
         text = self._held + text
         # The first to be complete counts, not the first to begin: so it does not matter how the text was cut.
         matches = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
@@ -33,8 +36,7 @@ class StopStrings:
 
     def _num_certain(self, text: str) -> int:
         """Characters before the first place from which `text`, to its end, begins a stop string."""
-        longest = max(map(len, self._stops), default=0)
-        for start in range(max(0, len(text) - longest + 1), len(text)):
+        for start in range(max(0, len(text) - self._longest + 1), len(text)):
             rest = text[start:]
             if any(stop.startswith(rest) for stop in self._stops):
                 return start

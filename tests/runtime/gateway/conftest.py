@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import grpc
 import openai
 import pytest
 from tokenizers import Tokenizer
 
 from jetway.runtime.gateway.app import Gateway
+from jetway.v1 import inference_pb2_grpc
 from tests.support.fake_scheduler import FakeScheduler
 from tests.support.gateway import running_gateway
 from tests.support.tokenizers import byte_level, write_engine
@@ -42,3 +45,14 @@ async def client(gateway: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
         base_url=f"http://127.0.0.1:{gateway.http_port}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
+
+
+@pytest.fixture
+async def channel(gateway: Gateway) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc_port}") as channel:
+        yield channel
+
+
+@pytest.fixture
+def stub(channel: grpc.aio.Channel) -> Any:
+    return inference_pb2_grpc.InferenceStub(channel)

@@ -1,13 +1,16 @@
 """Many requests on one stream: what goes up, and who hears what comes down."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
-from jetway.runtime.errors import InvalidArgument, Overloaded, Unavailable
+from jetway.runtime.errors import Overloaded, Unavailable
 from jetway.runtime.gateway.connection import MAX_WAITING_MESSAGES, Connection
-from jetway.runtime.gateway.generation import End, Gathered, Generation
+from jetway.runtime.gateway.inbox import End, Gathered, Inbox
 from jetway.scheduler.request import Request, SamplingParams
 from jetway.v1 import common_pb2, scheduler_pb2
-from tests.support.fake_scheduler import LENGTH, STOP, accepted, refused, sampled
+from tests.support.fake_scheduler import LENGTH, STOP, accepted, cached, refused, sampled, scored
 
 CANCELLED, FAILED, EXPIRED = (
     common_pb2.FINISH_REASON_CANCELLED,
@@ -27,13 +30,30 @@ async def sent(connection: Connection, count: int) -> list[scheduler_pb2.Session
     return [await anext(outgoing) for _ in range(count)]
 
 
-async def everything(generation: Generation) -> list[Gathered]:
-    return [gathered async for gathered in generation]
+class Asked:
+    """One request on a connection, and what is heard of it."""
+
+    def __init__(self, connection: Connection, n: int = 1) -> None:
+        self.inbox = Inbox(1)
+        [self.generation] = connection.add([request(n)], self.inbox)
+
+    async def heard(self) -> list[Gathered]:
+        """Everything that was said of it by now."""
+        return await heard(self.inbox)
+
+
+async def heard(inbox: Inbox) -> list[Gathered]:
+    gathered = []
+    with suppress(TimeoutError):
+        while True:
+            async with asyncio.timeout(0):
+                gathered.append(await inbox.next())
+    return gathered
 
 
 async def test_add_says_everything_about_the_request() -> None:
     connection = Connection()
-    connection.add(request(n=2))
+    Asked(connection, n=2)
 
     [message] = await sent(connection, 1)
     sampling = common_pb2.SamplingParams(
@@ -46,90 +66,124 @@ async def test_add_says_everything_about_the_request() -> None:
 
 async def test_tokens_gather_until_somebody_looks() -> None:
     connection = Connection()
-    first, second = connection.add(request()), connection.add(request())
+    first, second = Asked(connection), Asked(connection)
 
     connection.receive(scheduler_pb2.SessionFrame(accepted=[1, 2], token_handles=[1, 2, 1], token_indices=[0, 0, 0],
                                                   tokens=[10, 20, 11]))  # fmt: skip
     connection.receive(sampled(1, [12], LENGTH))
-    connection.receive(sampled(2, [], STOP))
+    connection.receive(cached(sampled(2, [], STOP), 1))
 
-    assert await everything(first) == [Gathered(0, [10, 11, 12], End(LENGTH))]
-    assert await everything(second) == [Gathered(0, [20], End(STOP))]
+    assert await first.heard() == [Gathered(0, [10, 11, 12], end=End(LENGTH))]
+    assert await second.heard() == [Gathered(0, [20], end=End(STOP, num_cached_tokens=1))]
+
+
+async def test_logprobs_gather_with_their_tokens() -> None:
+    connection = Connection()
+    plain, with_logprobs = Asked(connection), Asked(connection)
+    frame = scheduler_pb2.SessionFrame(token_handles=[1, 2, 2], token_indices=[0, 0, 0], tokens=[9, 10, 11])
+    scores = [common_pb2.TokenLogprobs(logprob=-position) for position in range(3)]
+
+    frame.logprob_rows.extend([1, 2])
+    frame.logprobs.extend(scores[:2])
+    connection.receive(frame)
+    connection.receive(scored(sampled(2, [12]), scores[2:]))
+
+    assert await plain.heard() == [Gathered(0, [9])]
+    assert await with_logprobs.heard() == [Gathered(0, [10, 11, 12], scores)]
 
 
 async def test_request_ends_when_all_of_its_sequences_have() -> None:
     connection = Connection()
-    generation = connection.add(request(n=2))
+    asked = Asked(connection, n=2)
 
     connection.receive(sampled(1, [10], STOP))
-    assert await anext(generation) == Gathered(0, [10], End(STOP))
-    assert not generation.ended
-    connection.receive(
-        scheduler_pb2.SessionFrame(
-            token_handles=[1],
-            token_indices=[1],
-            tokens=[11],
-            ends=[scheduler_pb2.SequenceEnd(handle=1, sequence_index=1, reason=LENGTH)],
-        )
-    )
+    assert await asked.heard() == [Gathered(0, [10], end=End(STOP))]
+    assert not asked.generation.ended
+    connection.receive(sampled(1, [11], LENGTH, index=1))
 
-    assert await everything(generation) == [Gathered(1, [11], End(LENGTH))]
+    assert await asked.heard() == [Gathered(1, [11], end=End(LENGTH))]
+    assert asked.generation.ended
+
+
+async def test_requests_of_one_call_number_their_choices_through() -> None:
+    connection = Connection()
+    inbox = Inbox(2)
+    _, second = connection.add([request(n=2), request(n=2)], inbox)
+
+    connection.receive(accepted(1))
+    connection.receive(sampled(1, [10], index=1))
+    connection.receive(accepted(2))
+    connection.receive(sampled(2, [20], index=1))
+    await inbox.accepted()
+    second.finish(2, kept_tokens=1)
+
+    assert await heard(inbox) == [Gathered(1, [10]), Gathered(3, [20])]
+    *_, finish = await sent(connection, 3)
+    assert finish.finish == scheduler_pb2.Finish(handle=2, sequence_index=0, kept_tokens=1)
 
 
 async def test_cancel_goes_up_once_and_nothing_more_is_heard() -> None:
     connection = Connection()
-    generation = connection.add(request())
+    asked = Asked(connection)
 
-    generation.cancel()
-    generation.cancel()
+    asked.generation.cancel()
+    asked.generation.cancel()
     connection.receive(accepted(1))
     connection.receive(sampled(1, [10], CANCELLED))
-    connection.add(request())
+    Asked(connection)
 
     _, cancel, add = await sent(connection, 3)
     assert cancel == scheduler_pb2.SessionRequest(cancel=scheduler_pb2.Cancel(handle=1))
     assert add.add.handle == 2
-    assert await everything(generation) == []
+    assert await asked.heard() == []
 
 
 async def test_cancel_after_the_end_says_nothing() -> None:
     connection = Connection()
-    generation = connection.add(request())
+    asked = Asked(connection)
     connection.receive(sampled(1, [10], STOP))
 
-    generation.cancel()
-    connection.add(request())
+    asked.generation.cancel()
+    Asked(connection)
 
     messages = await sent(connection, 2)
     assert [message.WhichOneof("action") for message in messages] == ["add", "add"]
 
 
-async def test_finish_ends_a_sequence_and_overshoot_is_dropped() -> None:
+async def test_finish_drops_overshoot_and_waits_for_the_end() -> None:
     connection = Connection()
-    generation = connection.add(request())
+    asked = Asked(connection)
     connection.receive(sampled(1, [10, 11]))
-    assert await anext(generation) == Gathered(0, [10, 11])
+    assert await asked.heard() == [Gathered(0, [10, 11])]
 
-    generation.finish(0, kept_tokens=1)
-    connection.receive(sampled(1, [12], STOP))
+    asked.generation.finish(0, kept_tokens=1)
+    connection.receive(sampled(1, [12]))
+    assert not asked.generation.ended
+    connection.receive(cached(sampled(1, [13], STOP), 1))
 
     _, finish = await sent(connection, 2)
     assert finish.finish == scheduler_pb2.Finish(handle=1, sequence_index=0, kept_tokens=1)
-    assert await everything(generation) == []
+    assert await asked.heard() == [Gathered(0, end=End(STOP, num_cached_tokens=1))]
+    assert asked.generation.ended
 
 
 async def test_refusal_is_the_error_that_it_names() -> None:
     connection = Connection()
-    generation = connection.add(request())
+    asked = Asked(connection)
 
     connection.receive(
-        refused(1, common_pb2.Error(code=common_pb2.ERROR_CODE_INVALID_ARGUMENT, message="too long", param="prompt"))
+        refused(
+            1,
+            common_pb2.Error(
+                code=common_pb2.ERROR_CODE_OVERLOADED, message="too many", param="prompt", retry_after_s=7
+            ),
+        )
     )
 
-    with pytest.raises(InvalidArgument, match="too long") as caught:
-        await generation.accepted
-    assert caught.value.param == "prompt"
-    assert generation.ended
+    with pytest.raises(Overloaded, match="too many") as caught:
+        await asked.inbox.accepted()
+    assert (caught.value.param, caught.value.retry_after_s) == ("prompt", 7)
+    assert asked.generation.ended
 
 
 @pytest.mark.parametrize(
@@ -146,38 +200,40 @@ async def test_end_without_an_answer_has_an_error(
     reason: common_pb2.FinishReason.ValueType, error: common_pb2.Error | None, expected: str
 ) -> None:
     connection = Connection()
-    generation = connection.add(request())
+    asked = Asked(connection)
 
     connection.receive(sampled(1, [], reason, error))
 
-    [gathered] = await everything(generation)
+    [gathered] = await asked.heard()
     assert gathered.end is not None
     assert (gathered.end.reason, repr(gathered.end.error)) == (reason, expected)
 
 
-async def test_lost_stream_ends_its_requests_as_unavailable() -> None:
+async def test_lost_stream_ends_its_requests_as_unavailable_unless_they_are_whole() -> None:
     connection = Connection()
-    waiting, running = connection.add(request()), connection.add(request())
-    connection.receive(accepted(2))
+    waiting, running, finishing = Asked(connection), Asked(connection), Asked(connection)
+    connection.receive(scheduler_pb2.SessionFrame(accepted=[2, 3]))
     connection.receive(sampled(2, [10]))
+    finishing.generation.finish(0, kept_tokens=0)
 
     connection.lose("gone")
 
     with pytest.raises(Unavailable, match="gone"):
-        await waiting.accepted
-    [gathered] = await everything(running)
+        await waiting.inbox.accepted()
+    [gathered] = await running.heard()
     assert gathered.tokens == [10]
     assert gathered.end is not None
     assert isinstance(gathered.end.error, Unavailable)
+    assert await finishing.heard() == [Gathered(0, end=End(STOP))]
 
 
 async def test_stream_that_is_far_behind_takes_no_more_requests_but_every_cancel() -> None:
     connection = Connection()
-    generations = [connection.add(request()) for _ in range(MAX_WAITING_MESSAGES)]
+    asked = [Asked(connection) for _ in range(MAX_WAITING_MESSAGES)]
 
     with pytest.raises(Overloaded, match="4096 messages wait"):
-        connection.add(request())
-    generations[0].cancel()
+        Asked(connection)
+    asked[0].generation.cancel()
 
     messages = await sent(connection, MAX_WAITING_MESSAGES + 1)
     assert messages[-1].cancel.handle == 1

@@ -45,6 +45,29 @@ async def test_disconnect_cancels_the_call(
     await assert_serves(gateway, scheduler)
 
 
+@pytest.mark.parametrize("body", [CHAT, STREAM], ids=["whole", "stream"])
+async def test_disconnect_is_seen_while_another_request_waits_behind_on_the_connection(
+    gateway: Gateway, scheduler: FakeScheduler, body: dict[str, Any]
+) -> None:
+    scheduler.script = lambda add: [accepted(add.handle)]
+    async with connection(gateway.http_port) as (_, writer):
+        writer.write(post(PATH, body) + post(PATH, body))
+        handle = (await scheduler.adds.get()).handle
+        writer.close()
+        await writer.wait_closed()
+
+        assert await scheduler.cancels.get() == handle
+    await assert_serves(gateway, scheduler)
+
+
+async def test_requests_that_are_pipelined_are_answered_in_turn(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    scheduler.script = answering([5], reason=LENGTH)
+    async with connection(gateway.http_port) as (reader, writer):
+        writer.write(post(PATH, CHAT) * 12)
+        for _ in range(12):
+            assert (await read_answer(reader)).status == 200
+
+
 async def test_status_is_sent_only_once_the_call_is_accepted(gateway: Gateway, scheduler: FakeScheduler) -> None:
     async with connection(gateway.http_port) as (reader, writer):
         writer.write(post(PATH, STREAM))

@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from jetway.runtime.gateway.app import Gateway
-from jetway.v1 import common_pb2, scheduler_pb2
-from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, refusing, sampled
-from tests.support.http import exchange, post, request
+from jetway.v1 import scheduler_pb2
+from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, sampled
+from tests.support.http import events_of, exchange, request
 from tests.support.tokenizers import EOS, ids_of
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
@@ -149,91 +149,13 @@ async def test_models(client: openai.AsyncOpenAI) -> None:
     assert await client.models.retrieve("tiny") == model
 
 
-async def test_unknown_model_is_not_found(client: openai.AsyncOpenAI, scheduler: FakeScheduler) -> None:
-    message = "the model 'gpt/x' is not served here; 'tiny' is"
-
-    with pytest.raises(openai.NotFoundError, match=message) as caught:
-        await client.chat.completions.create(model="gpt/x", messages=HELLO)
-    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
-    with pytest.raises(openai.NotFoundError, match=message):
-        await client.models.retrieve("gpt/x")
-    assert scheduler.adds.empty()
-
-
-@pytest.mark.parametrize(
-    ("code", "cls", "status", "kind"),
-    [
-        (common_pb2.ERROR_CODE_INVALID_ARGUMENT, openai.BadRequestError, 400, "invalid_request_error"),
-        (common_pb2.ERROR_CODE_OVERLOADED, openai.RateLimitError, 429, "rate_limit_error"),
-        (common_pb2.ERROR_CODE_UNAVAILABLE, openai.InternalServerError, 503, "service_unavailable_error"),
-        (common_pb2.ERROR_CODE_DEADLINE_EXCEEDED, openai.InternalServerError, 504, "timeout_error"),
-        (common_pb2.ERROR_CODE_ENGINE_FAILED, openai.InternalServerError, 500, "server_error"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_refusal_of_the_scheduler_is_a_status_and_an_error_object(
-    client: openai.AsyncOpenAI,
-    scheduler: FakeScheduler,
-    code: common_pb2.ErrorCode.ValueType,
-    cls: type[openai.APIStatusError],
-    status: int,
-    kind: str,
-    stream: bool,
-) -> None:
-    scheduler.script = refusing(code, "the prompt has 600 tokens; 512 fit", "prompt")
-
-    with pytest.raises(cls) as caught:
-        await client.chat.completions.create(model="tiny", messages=HELLO, stream=stream)
-
-    assert caught.value.status_code == status
-    assert caught.value.body == {
-        "message": "the prompt has 600 tokens; 512 fit",
-        "type": kind,
-        "param": "prompt",
-        "code": common_pb2.ErrorCode.Name(code).removeprefix("ERROR_CODE_").lower(),
-    }
-
-
-async def test_failure_of_an_accepted_call_is_a_status(client: openai.AsyncOpenAI, scheduler: FakeScheduler) -> None:
-    scheduler.script = answering([5], reason=common_pb2.FINISH_REASON_FAILED)
-
-    with pytest.raises(openai.InternalServerError, match="the engine failed"):
-        await client.chat.completions.create(model="tiny", messages=HELLO)
-
-
-async def test_failure_of_a_stream_is_an_error_event_and_then_its_end(
-    gateway: Gateway, client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer
-) -> None:
-    scheduler.script = answering(ids(tokenizer, "a"), [], reason=common_pb2.FINISH_REASON_EXPIRED)
-
-    stream = await client.chat.completions.create(model="tiny", messages=HELLO, stream=True)
-    with pytest.raises(openai.APIError, match="took longer than it may"):
-        async for _ in stream:
-            pass
-
-    events = await raw_events(gateway, {"model": "tiny", "messages": HELLO, "stream": True})
-    error = {"message": "the request took longer than it may", "type": "timeout_error", "param": None,
-             "code": "deadline_exceeded"}  # fmt: skip
-    assert json.loads(events[-2]) == {"error": error}
-    assert events[-1] == "[DONE]"
-
-
-async def raw_events(gateway: Gateway, body: dict[str, Any]) -> list[str]:
-    """What a stream says, as it stands on the wire."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
-    writer.write(request("POST", "/v1/chat/completions", json.dumps(body).encode(), "connection: close\r\n"))
-    lines = (await reader.read()).decode("ascii").splitlines()
-    writer.close()
-    return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
-
-
 async def test_events_of_a_stream_are_ascii_lines(
     gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
 ) -> None:
     text = 'a\u2028"\n\x00🙂'
     scheduler.script = answering(ids(tokenizer, text), reason=LENGTH)
 
-    role, content, finish, done = await raw_events(gateway, {"messages": HELLO, "stream": True})
+    role, content, finish, done = await events_of(gateway.http_port, "/v1/chat/completions", {"messages": HELLO})
 
     assert json.loads(role)["choices"][0] == {
         "index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None,
@@ -241,36 +163,6 @@ async def test_events_of_a_stream_are_ascii_lines(
     assert json.loads(content)["choices"][0]["delta"] == {"content": text}
     assert json.loads(finish)["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}
     assert done == "[DONE]"
-
-
-@pytest.mark.parametrize(
-    ("message", "status", "code", "text"),
-    [
-        (request("GET", "/v1/nothing"), 404, "not_found", "GET /v1/nothing: no such path"),
-        (request("GET", "/v1/completions"), 405, "method_not_allowed", "GET /v1/completions: this path takes other methods"),
-        (request("POST", "/v1/completions", b"{"), 400, "invalid_argument", "the body is not valid JSON: "),
-        (request("POST", "/v1/completions", b"[]"), 400, "invalid_argument", "the body must be a JSON object, not a list"),
-        (post("/v1/chat/completions", {"messages": []}), 400, "invalid_argument", "messages is empty; "),
-        (post("/v1/chat/completions", {"messages": HELLO, "max_tokens": 0}), 400, "invalid_argument", "max_tokens must be in "),
-        (post("/v1/chat/completions", {"messages": HELLO, "n": 2}), 400, "invalid_argument", "n 2 is not supported here; "),
-        (post("/v1/completions", {"prompt": []}), 400, "invalid_argument", "the prompt is empty; "),
-        (post("/v1/completions", {"prompt": "\ud800"}), 400, "invalid_argument", "the model's tokenizer cannot encode "),
-        (post("/v1/completions", {"prompt": "x" * (4 << 20)}), 413, "request_too_large", "the body may have at most 4194304 bytes"),
-    ],
-    ids=["path", "method", "json", "list", "messages", "max_tokens", "n", "prompt", "surrogate", "size"],
-)  # fmt: skip
-async def test_wrong_request_is_an_error_object(
-    gateway: Gateway, scheduler: FakeScheduler, message: bytes, status: int, code: str, text: str
-) -> None:
-    answer = await exchange(gateway.http_port, message)
-
-    error = json.loads(answer.body)["error"]
-    assert answer.status == status
-    assert error["message"].startswith(text)
-    assert (error["type"], error["code"]) == ("invalid_request_error", code)
-    assert set(error) == {"message", "type", "param", "code"}
-    assert answer.headers["x-request-id"].startswith("req-")
-    assert scheduler.adds.empty()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What /metrics says: the gateway's own figures, the scheduler's, and the same under other servers' names."""

@@ -1,0 +1,88 @@
+"""The scheduler's figures, as its Stats call says them, as metric families."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from jetway.v1 import scheduler_pb2
+
+
+class _Figure(NamedTuple):
+    """A field of a message, and what it is called outside."""
+
+    field: str
+    name: str
+    help: str
+
+
+_GAUGES = (
+    _Figure("num_running", "jetway_running_sequences", "Sequences that are resident."),
+    _Figure("num_waiting", "jetway_waiting_sequences", "Sequences that wait, preempted ones included."),
+    _Figure("num_free_device_blocks", "jetway_free_device_blocks", "Blocks of the device pool that nobody holds."),
+    _Figure("num_free_host_blocks", "jetway_free_host_blocks", "Blocks of the host pool that nobody holds."),
+)
+_COUNTERS = (
+    _Figure("num_steps", "jetway_steps", "Steps committed."),
+    _Figure("num_computed_tokens", "jetway_computed_tokens", "Tokens computed."),
+    _Figure("num_sampled_tokens", "jetway_sampled_tokens", "Tokens sampled, overshoot included."),
+    _Figure("num_recomputed_tokens", "jetway_recomputed_tokens", "Tokens computed again after a preemption or a loss."),
+    _Figure("num_prompt_tokens", "jetway_prefix_cache_queried_tokens", "Prompt tokens of sequences that started."),
+    _Figure("num_cached_tokens", "jetway_prefix_cache_hit_tokens", "Of those, found cached; restarts do not count."),
+    _Figure("copied_s", "jetway_block_copy_seconds", "Time that block copies between the tiers took."),
+    _Figure("wait_error_s", "jetway_wait_estimate_error_seconds", "By how much estimated waits were wrong, in all."),
+    _Figure("num_waits_estimated", "jetway_wait_estimates", "Waits that were estimated."),
+)
+_CLASS_GAUGES = (
+    _Figure("num_running", "jetway_class_running_sequences", "Sequences of the class that are resident."),
+    _Figure("num_queued", "jetway_class_queued_sequences", "Sequences of the class that wait for their first start."),
+    _Figure("num_queued_tokens", "jetway_class_queued_tokens", "Tokens of their prompts."),
+    _Figure("oldest_wait_s", "jetway_class_oldest_wait_seconds", "How long the oldest of them has waited."),
+    _Figure("expected_wait_s", "jetway_class_expected_wait_seconds", "Estimated wait of a newcomer, once known."),
+)
+
+
+def families(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
+    for field, name, help in _GAUGES:
+        yield GaugeMetricFamily(name, help, value=getattr(stats, field))
+    yield GaugeMetricFamily(
+        "jetway_device_blocks", "Blocks of the device pool.", value=stats.engine.num_device_blocks
+    )  # fmt: skip
+    yield GaugeMetricFamily("jetway_host_blocks", "Blocks of the host pool.", value=stats.engine.num_host_blocks)
+    yield GaugeMetricFamily("jetway_kv_cache_usage_ratio", "Part of the device pool that is held.", value=_usage(stats))
+    for field, name, help in _COUNTERS:
+        yield CounterMetricFamily(name, help, value=getattr(stats, field))
+    yield from _labelled(stats)
+    for field, name, help in _CLASS_GAUGES:
+        family = GaugeMetricFamily(name, help, labels=["class"])
+        for each in stats.classes:
+            if field != "expected_wait_s" or each.HasField("expected_wait_s"):
+                family.add_metric([each.name], getattr(each, field))
+        yield family
+
+
+def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
+    copied = CounterMetricFamily("jetway_copied_blocks", "Blocks copied between the tiers.", labels=["direction"])
+    copied.add_metric(["out"], stats.num_copied_out_blocks)
+    copied.add_metric(["in"], stats.num_copied_in_blocks)
+    yield copied
+    preemptions = CounterMetricFamily("jetway_preemptions", "Sequences displaced.", labels=["reason", "mode"])
+    for count in stats.preemptions:
+        preemptions.add_metric([count.reason, count.mode], count.count)
+    yield preemptions
+    served = CounterMetricFamily("jetway_served_tokens", "Tokens sampled for each tenant.", labels=["tenant"])
+    for tenant, tokens in stats.served_tokens.items():
+        served.add_metric([tenant], tokens)
+    yield served
+    blocked = GaugeMetricFamily(
+        "jetway_blocked", "1 where the next sequence of a level waits; 0 is the aged lane.", labels=["level", "reason"]
+    )
+    for level, reason in stats.blocked.items():
+        blocked.add_metric([str(level), reason], 1)
+    yield blocked
+
+
+def _usage(stats: scheduler_pb2.StatsResponse) -> float:
+    total = stats.engine.num_device_blocks
+    return (total - stats.num_free_device_blocks) / total if total else 0.0

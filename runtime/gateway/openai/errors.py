@@ -1,0 +1,28 @@
+"""Errors in the form that OpenAI's clients read."""
+
+import json
+
+from jetway.runtime.errors import JetwayError, edge_of
+
+_encode = json.JSONEncoder().encode
+
+
+def error_body(error: JetwayError) -> str:
+    edge = edge_of(error)
+    return error_object(error.message, edge.openai_type, edge.code.lower(), error.param)
+
+
+def error_object(message: str, kind: str, code: str, param: str | None = None) -> str:
+    return _encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
+
+
+def error_event(error: JetwayError) -> str:
+    """The last but one event of a stream. Plain data: the official client raises nothing for an `event: error`."""
+    return f"data: {error_body(error)}\n\n"
+
+
+def retry_headers(error: JetwayError) -> dict[str, str]:
+    """Whether, and when, it makes sense to try again. Without them clients retry every status of 429 and 500 up."""
+    if not edge_of(error).retryable:
+        return {"x-should-retry": "false"}
+    return {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}

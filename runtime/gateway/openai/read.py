@@ -1,0 +1,92 @@
+"""Bytes to a request body: it is what it should be, or an InvalidArgument names the field, the limit and the value."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from jetway.runtime.errors import InvalidArgument
+
+from .requests import Body
+
+BodyT = TypeVar("BodyT", bound=Body)
+
+# What is said of each kind of error; those that count entries, or find none, do not show the value.
+_SENTENCES = {
+    "missing": "{path} is missing",
+    "type": "{path} must be {message}, not {value}",
+    "bool_type": "{path} must be a boolean, not {value}",
+    "int_type": "{path} must be an integer, not {value}",
+    "float_type": "{path} must be a number, not {value}",
+    "finite_number": "{path} must be a finite number, not {value}",
+    "string_type": "{path} must be a string, not {value}",
+    "string_unicode": "{path} must be text; {value} is not Unicode",
+    "list_type": "{path} must be a list, not {value}",
+    "dict_type": "{path} must be an object, not {value}",
+    "model_type": "{path} must be an object, not {value}",
+    "literal_error": "{path} must be {expected}, not {value}",
+    "greater_than": "{path} must be above {gt}, not {value}",
+    "greater_than_equal": "{path} must be at least {ge}, not {value}",
+    "less_than_equal": "{path} must be at most {le}, not {value}",
+    "string_too_short": "{path} must have {min_length} or more characters, not {value}",
+    "string_too_long": "{path} may have at most {max_length} characters, not {num_entries}",
+    "string_pattern_mismatch": "{path} must map token ids, not {value}",
+    "too_short": "{path} must have {min_length} or more entries, not {num_entries}",
+    "too_long": "{path} may have at most {max_length} entries, not {num_entries}",
+}
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Raises InvalidArgument for anything but a JSON object, NaN and Infinity included."""
+    try:
+        values = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"the body is not valid JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InvalidArgument(f"the body must be a JSON object, not {shown(values)}")
+    return values
+
+
+def read(model: type[BodyT], values: Mapping[str, Any]) -> BodyT:
+    """Raises InvalidArgument."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise _translated(error.errors(include_url=False)[0]) from error
+
+
+def shown(value: object) -> str:
+    """The value as JSON, cut to a length that fits a message."""
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _translated(error: ErrorDetails) -> InvalidArgument:
+    """The first of the errors is enough for a message."""
+    path = _path(error["loc"])
+    value = error["input"]
+    details: dict[str, Any] = {
+        "path": path,
+        "value": shown(value),
+        "message": error["msg"],
+        "num_entries": len(value) if isinstance(value, str | list | dict) else 0,
+        **error.get("ctx", {}),
+    }
+    return InvalidArgument(_SENTENCES.get(error["type"], "{path}: {message}").format(**details), param=path)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """messages[0].content: without the tags of requests.py, and without "[key]", which stands after a key."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif not step.startswith(("<", "[")):
+            path += f".{step}" if path else step
+    return path
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")

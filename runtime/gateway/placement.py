@@ -1,0 +1,142 @@
+"""Which service class a call runs in: one table for everything that clients send.
+
+| what                 | interactive    | standard               | batch | order inside a tenant's queue        |
+|----------------------|----------------|------------------------|-------|--------------------------------------|
+| X-Jetway-Class       | by name        | by name                | ...   |                                      |
+| priority, vLLM       | below 0        | 0                      | above | the number, lower first              |
+| priority, TRT-LLM    | above 0.5      | 0.5                    | below | the number, higher first             |
+| service_tier, OpenAI | priority, fast | auto, default, scale   | flex  |                                      |
+| Triton priority      | level 1        | 0 is the default level | ...   | a level beyond the last: the default |
+
+The first that is there decides, in this order; then the key's default. Two that disagree are an error, so that no client
+believes in one of them in vain.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jetway.runtime.errors import InvalidArgument, PermissionDenied
+from jetway.scheduler.classes import BATCH, INTERACTIVE, STANDARD
+
+TIERS = {
+    "priority": INTERACTIVE,
+    "fast": INTERACTIVE,
+    "auto": STANDARD,
+    "default": STANDARD,
+    "scale": STANDARD,
+    "flex": BATCH,
+}
+TIER_OF_CLASS = {INTERACTIVE: "priority", STANDARD: "default", BATCH: "flex"}
+TRTLLM_STEPS = 1_000_000  # TensorRT-LLM's float in whole steps: the scheduler orders by integers
+
+
+class PriorityDialect(StrEnum):
+    """Whose meaning `priority` has; the polarities are opposite, so it is said, never guessed."""
+
+    VLLM = "vllm"  # an integer, 0 unless given, lower first
+    TRTLLM = "trtllm"  # a float in [0, 1], 0.5 unless given, higher first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What one call says about its class."""
+
+    header: str | None = None  # X-Jetway-Class
+    priority: float | None = None
+    service_tier: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls, as the API key says: whom it is counted to, and what it may use."""
+
+    tenant: str = ""
+    default_class: str = STANDARD
+    allowed_classes: frozenset[str] | None = None  # None: every class
+
+    def may_use(self, service_class: str) -> bool:
+        return self.allowed_classes is None or service_class in self.allowed_classes
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a call runs; `service_tier` is what OpenAI's answers echo."""
+
+    service_class: str
+    priority: int
+    service_tier: str
+
+
+class Placer:
+    """Resolves calls against the classes that are served: `levels` maps each class to its level, 1 the best."""
+
+    def __init__(self, levels: Mapping[str, int], dialect: PriorityDialect) -> None:
+        self._levels = levels
+        self._dialect = dialect
+
+    def place(self, asked: Asked, caller: Caller) -> Placement:
+        """Raises InvalidArgument for what is unknown or contradicts itself, PermissionDenied for what the key may not use."""
+        named = self._named(asked)
+        if len(set(named.values())) > 1:
+            raise InvalidArgument(f"{_listed(named)} disagree", param=next(iter(named)))
+        decider, service_class = next(iter(named.items()), ("", caller.default_class))
+        if not caller.may_use(service_class):
+            if decider != "service_tier":
+                raise PermissionDenied(f"this key may not use class {service_class}", param=decider or None)
+            service_class = self._best_of(caller)
+        tier = TIER_OF_CLASS.get(service_class, "default")
+        return Placement(service_class, self._order(asked.priority), tier)
+
+    def triton(self, level: int, caller: Caller) -> tuple[Placement, bool]:
+        """Triton's priority: 0 is the default, a level beyond the last silently too; then the flag is True."""
+        by_level = {number: name for name, number in sorted(self._levels.items(), reverse=True)}
+        remapped = level != 0 and level not in by_level
+        asked = Asked(header=by_level.get(level))
+        return self.place(asked, caller), remapped
+
+    def _named(self, asked: Asked) -> dict[str, str]:
+        """The class that each of the three names, in order of precedence. Raises InvalidArgument."""
+        named = {}
+        if asked.header is not None:
+            named["X-Jetway-Class"] = asked.header
+        if asked.priority is not None:
+            named["priority"] = self._class_of_priority(asked.priority)
+        if asked.service_tier is not None:
+            if asked.service_tier not in TIERS:
+                known = ", ".join(TIERS)
+                raise InvalidArgument(
+                    f"service_tier must be one of {known}, not {asked.service_tier!r}", param="service_tier"
+                )
+            named["service_tier"] = TIERS[asked.service_tier]
+        for param, service_class in named.items():
+            if service_class not in self._levels:
+                known = ", ".join(self._levels)
+                raise InvalidArgument(
+                    f"{param} asks for class {service_class!r}, which is not served; classes are {known}", param=param
+                )
+        return named
+
+    def _class_of_priority(self, priority: float) -> str:
+        if self._dialect is PriorityDialect.TRTLLM:
+            if not 0.0 <= priority <= 1.0:
+                raise InvalidArgument(f"priority must be in [0, 1], not {priority}", param="priority")
+            urgency = priority - 0.5
+        else:
+            if priority != int(priority):
+                raise InvalidArgument(f"priority must be a whole number, not {priority}", param="priority")
+            urgency = -priority
+        return INTERACTIVE if urgency > 0 else BATCH if urgency < 0 else STANDARD
+
+    def _order(self, priority: float | None) -> int:
+        """The scheduler's number: lower first."""
+        if priority is None:
+            return 0
+        return round(-priority * TRTLLM_STEPS) if self._dialect is PriorityDialect.TRTLLM else int(priority)
+
+    def _best_of(self, caller: Caller) -> str:
+        return min((name for name in self._levels if caller.may_use(name)), key=self._levels.__getitem__)
+
+
+def _listed(named: Mapping[str, str]) -> str:
+    return " and ".join(f"{param} ({service_class})" for param, service_class in named.items())
