@@ -6,26 +6,50 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from .errors import ConfigError, Unavailable
 
 _KEPT_LINES = 20
+_LONGEST_LINE_BYTES = 1 << 20  # what is longer becomes several lines
 _LAST_WORDS_S = 1.0  # how long to wait for log lines of a process that has ended
 
 
+class _Pipe(NamedTuple):
+    """Ours to read; the child gets the descriptor. Of ours, for asyncio's own would make `wait` wait for its end too."""
+
+    reader: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+    write_fd: int
+
+    @classmethod
+    async def open(cls) -> "_Pipe":
+        read_fd, write_fd = os.pipe()
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_fd, "rb", 0)
+        )
+        return cls(reader, transport, write_fd)
+
+
 class Child:
-    """A process started by exec: its log lines go to `log` as they come, and the last of them are kept."""
+    """A process started by exec: its log lines go to `log` as they come, and the last of them are kept.
+
+    `log` must neither wait nor fail: a process whose lines nobody takes would soon stand still.
+    """
 
     def __init__(
         self,
         role: str,
         process: asyncio.subprocess.Process,
-        ready: asyncio.StreamReader,
+        ready: _Pipe,
+        output: _Pipe,
         log: Callable[[str], None],
     ) -> None:
         self.role = role
         self._process = process
         self._ready = ready
+        self._output = output
         self._log = log
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._pumping = asyncio.create_task(self._pump())
@@ -33,30 +57,27 @@ class Child:
     @classmethod
     async def start(cls, role: str, argv: Sequence[str], lifeline_fd: int, log: Callable[[str], None]) -> "Child":
         """Start `argv` with its two file descriptors appended. Raises ConfigError when it cannot be executed."""
-        ready_fd, child_fd = os.pipe()
-        ready = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(ready), os.fdopen(ready_fd, "rb", 0)
-        )
+        ready, output = await _Pipe.open(), await _Pipe.open()
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
-                *("--lifeline-fd", str(lifeline_fd), "--ready-fd", str(child_fd)),
+                *("--lifeline-fd", str(lifeline_fd), "--ready-fd", str(ready.write_fd)),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+                stdout=output.write_fd,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(lifeline_fd, child_fd),
+                pass_fds=(lifeline_fd, ready.write_fd),
                 start_new_session=True,  # a Ctrl-C in the terminal reaches the supervisor only, which drains in order
             )
         except OSError as error:
             raise ConfigError(f"cannot start the {role} with {argv[0]}: {error.strerror}") from None
         finally:
-            os.close(child_fd)
-        return cls(role, process, ready, log)
+            os.close(ready.write_fd)
+            os.close(output.write_fd)
+        return cls(role, process, ready, output, log)
 
     async def ready(self) -> dict[str, str]:
         """What the role announced. Raises ConfigError when it refused, Unavailable when it ended instead."""
-        line = await self._ready.readline()
+        line = await self._ready.reader.readline()
         if not line:
             await self.ended()
         message = json.loads(line)
@@ -91,6 +112,7 @@ class Child:
             pass
         await self._process.wait()
         await asyncio.wait({self._pumping}, timeout=_LAST_WORDS_S)
+        self._output.transport.close()  # another process may hold the other end, and live
 
     def _fate(self) -> str:
         status = self._process.returncode
@@ -99,10 +121,12 @@ class Child:
         return f"exited with status {status}"
 
     async def _pump(self) -> None:
-        assert self._process.stdout is not None
         rest = b""
-        while chunk := await self._process.stdout.read(1 << 16):
+        while chunk := await self._output.reader.read(1 << 16):
             *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _LONGEST_LINE_BYTES:
+                lines.append(rest)
+                rest = b""
             for line in lines:
                 self._keep(line)
         if rest:

@@ -1,6 +1,6 @@
 """What `jetway serve` can be told: one frozen dataclass a component.
 
-Leaf names of the sections are unique, so each is also a flag; classes and tenants have names that the user chooses, and
+Leaf names of the sections are unique, so each is also a flag; classes, tenants and keys have names that the user chooses, and
 stand in a file only. `settings.py` reads these fields: their names, types, defaults, ranges and help texts are all that
 it knows.
 """
@@ -138,15 +138,31 @@ class TenantConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyConfig:
+    """An API key, by its hash. Its name is for people."""
+
+    sha256: str = field(metadata={"help": "SHA-256 of the key, in hex", "low": None, "high": None, "unit": None})
+    tenant: str | None = setting(None, "whom its calls are counted to; null: the key's name")
+    classes: tuple[str, ...] | None = setting(None, "what it may use; null: every class")
+    default_class: str = setting(STANDARD, "the class of calls that name none")
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
     """The edge. Binds to loopback unless told otherwise."""
 
     host: str = setting("127.0.0.1", "address that both servers bind")
     port: int = setting(8000, "port of the OpenAI API; 0: any free port", low=0, high=65_535)
     grpc_port: int = setting(8001, "port of jetway.v1.Inference; 0: any free port", low=0, high=65_535)
-    max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=64 << 20, unit="bytes")
+    max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=16 << 20, unit="bytes")
     stall_limit_s: float = setting(
         30.0, "a client that reads nothing for so long loses its own request", low=0.01, high=_DAY_S
+    )
+    priority_dialect: Literal["vllm", "trtllm"] = setting(
+        "vllm", "whose meaning a request's priority has; vllm: whole numbers, lower first; trtllm: 0 to 1, higher first"
     )
     metrics_compat: Literal["off", "vllm"] = setting("off", "vllm: /metrics repeats figures under vLLM's names")
 
@@ -171,6 +187,7 @@ class ServeConfig:
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     classes: Mapping[str, ClassConfig] = field(default_factory=dict)  # by name; empty: what `policy` says
     tenants: Mapping[str, TenantConfig] = field(default_factory=dict)  # by name
+    keys: Mapping[str, KeyConfig] = field(default_factory=dict)  # by name; empty: nobody needs one
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -183,7 +200,7 @@ class ServeConfig:
             raise Contradiction(message, "classes")
 
 
-ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig | ClassConfig | TenantConfig
+ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig | ClassConfig | TenantConfig | KeyConfig
 
 
 def check_values(section: ConfigSection) -> None:

@@ -91,9 +91,17 @@ class _Reader:
 
 def _add(layer: Layer, section: str | None, key: _Key) -> None:
     _check_place(section, key)
-    if not isinstance(key.value, yaml.ScalarNode):
+    add(layer, key.word, Given(_text(section, key), key.origin))
+
+
+def _text(section: str | None, key: _Key) -> str:
+    """The value as flags would write it. Raises ConfigError."""
+    values = [key.value]
+    if isinstance(key.value, yaml.SequenceNode) and section in MAPS and MAP_SETTINGS[section][key.word].many:
+        values = key.value.value
+    if not all(isinstance(value, yaml.ScalarNode) for value in values):
         raise ConfigError(f"{key.word} must be a single value ({key.origin})")
-    add(layer, key.word, Given(str(key.value.value), key.origin))
+    return ", ".join(str(value.value) for value in values)
 
 
 def _check_place(section: str | None, key: _Key) -> None:

@@ -54,7 +54,7 @@ class Resolved:
 def _line(setting: Setting, holder: ConfigSection) -> str:
     value = getattr(holder, setting.name)
     text = setting.format(value)
-    return f"{setting.name}: {_quoted(text) if isinstance(value, str | Path) else text}"
+    return f"{setting.name}: {_quoted(text) if isinstance(value, str | Path | tuple) else text}"
 
 
 def _quoted(text: str) -> str:

@@ -3,11 +3,13 @@
 import json
 import logging
 import os
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal, Protocol
+
+from .output import Outlets, standard_outlets
 
 LogFormat = Literal["text", "json"]
 
@@ -54,7 +56,7 @@ def _json_line(seconds: float, fields: Mapping[str, object]) -> str:
 
 
 class Console(Protocol):
-    """The supervisor's way out."""
+    """The supervisor's way out. It neither waits nor fails, whoever reads."""
 
     def say(self, line: str) -> None:
         """To the user, on standard output."""
@@ -66,15 +68,21 @@ class Console(Protocol):
 
 
 class TextConsole:
+    def __init__(self, outlets: Outlets) -> None:
+        self._outlets = outlets
+
     def say(self, line: str) -> None:
-        print(line, flush=True)
+        self._outlets.out.say(line)
 
     def relay(self, role: str, line: str) -> None:
-        print(f"[{role}] {line}", file=sys.stderr, flush=True)
+        self._outlets.err.say(f"[{role}] {line}")
 
 
 class JsonConsole:
     """A role's own JSON passes as it is; what a library or a dying process writes is put into JSON here."""
+
+    def __init__(self, outlets: Outlets) -> None:
+        self._outlets = outlets
 
     def say(self, line: str) -> None:
         fields = {
@@ -84,13 +92,16 @@ class JsonConsole:
             "role": "supervisor",
             "pid": os.getpid(),
         }
-        print(_json_line(time.time(), fields), flush=True)
+        self._outlets.out.say(_json_line(time.time(), fields))
 
     def relay(self, role: str, line: str) -> None:
         if not line.startswith(_BEGINNING):
             line = _json_line(time.time(), {"level": "INFO", "logger": "stderr", "message": line, "role": role})
-        print(line, file=sys.stderr, flush=True)
+        self._outlets.err.say(line)
 
 
-def console(log_format: LogFormat) -> Console:
-    return JsonConsole() if log_format == "json" else TextConsole()
+@contextmanager
+def console(log_format: LogFormat) -> Iterator[Console]:
+    """For as long as the block runs; at its end, a reader gets a moment for what it has not read."""
+    with standard_outlets() as outlets:
+        yield JsonConsole(outlets) if log_format == "json" else TextConsole(outlets)

@@ -1,14 +1,12 @@
 """The scheduler's settings in the scheduler's words: limits, service classes and shares."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from jetway.scheduler.classes import BATCH, DEFAULT_CLASSES, INTERACTIVE, STANDARD, ServiceClass, TimeoutAction
 from jetway.scheduler.limits import Limits, PreemptionMode
 from jetway.scheduler.plan import EngineDescription
 from jetway.scheduler.preemption import Reluctance
-from jetway.scheduler.request import Request
-from jetway.scheduler.scheduler import Scheduler
 
 from .config import ClassConfig, SchedulerConfig, TenantConfig
 
@@ -22,13 +20,6 @@ POLICIES: dict[str, tuple[ServiceClass, ...]] = {
     ),
     FCFS: (ServiceClass(name=STANDARD, level=1, share_fairly=False),),
 }
-
-
-class ArrivalOrder(Scheduler):
-    """The scheduler of FCFS: whatever class and priority a request names, it stands in the one queue as it came."""
-
-    def add(self, request: Request, now: float) -> None:
-        super().add(replace(request, service_class=STANDARD, priority=0), now)
 
 
 def limits(settings: SchedulerConfig, engine: EngineDescription) -> Limits:

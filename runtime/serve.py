@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from jetway.builder.manifest import Manifest, ManifestError, read
+from jetway.builder.manifest import Manifest
 
 from .config import ClassConfig, ExecutorConfig, SchedulerConfig, ServeConfig, TenantConfig
 from .errors import ConfigError
 from .post import Post
+from .preflight import read_manifest
 
 if TYPE_CHECKING:
     from jetway.scheduler.plan import EngineDescription
@@ -47,13 +47,12 @@ def run_executor(post: Post) -> None:
 
 def load_engine(config: ServeConfig) -> "Engine":
     """The engine of the directory, or a simulation of it. Raises ConfigError."""
-    from .executor.description import block_bytes
+    from .executor.description import host_blocks
 
     manifest = read_manifest(config.engine)
     settings = config.executor
-    num_host_blocks = settings.host_cache_memory // block_bytes(manifest)
     if settings.backend == "simulated":
-        return simulate(manifest, settings, num_host_blocks)
+        return simulate(manifest, settings)
     if manifest.engine != "openvino":
         raise ConfigError(f"{config.engine} holds a {manifest.engine} engine; this version serves openvino engines")
     from .executor.openvino import OpenVinoEngine
@@ -62,31 +61,20 @@ def load_engine(config: ServeConfig) -> "Engine":
         config.engine,
         kv_cache_memory=settings.kv_cache_memory,
         num_device_blocks=settings.num_device_blocks,
-        num_host_blocks=num_host_blocks,
+        num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
         threads=settings.threads,
     )
 
 
-def simulate(manifest: Manifest, settings: ExecutorConfig, num_host_blocks: int) -> "Engine":
+def simulate(manifest: Manifest, settings: ExecutorConfig) -> "Engine":
     """An engine of the directory's shape without its model."""
-    from .executor.description import describe, device_blocks
+    from .executor.description import as_configured
     from .executor.simulated import SimulatedBehaviour, SimulatedEngine
 
-    num_device_blocks = device_blocks(
-        manifest, kv_cache_memory=settings.kv_cache_memory, num_device_blocks=settings.num_device_blocks
-    )
-    shape = describe(manifest, kind="simulated", num_device_blocks=num_device_blocks, num_host_blocks=num_host_blocks)
+    shape = as_configured(manifest, settings, kind="simulated")
     description = replace(shape, engine_id=f"simulated-{shape.engine_id}")
     behaviour = SimulatedBehaviour(verify_kv=False)  # a test's oracle; it would cost time in every step
     return SimulatedEngine(description, frozenset(manifest.tokens.eos_ids), behaviour)
-
-
-def read_manifest(directory: Path) -> Manifest:
-    """Raises ConfigError."""
-    try:
-        return read(directory)
-    except ManifestError as error:
-        raise ConfigError(str(error)) from error
 
 
 def run_scheduler(post: Post) -> None:
@@ -135,7 +123,8 @@ def make_scheduler(
     from jetway.scheduler.limits import LimitError
     from jetway.scheduler.scheduler import Scheduler
 
-    from .policy import FCFS, ArrivalOrder, limits, service_classes, tenant_weights
+    from .arrival_order import ArrivalOrder
+    from .policy import FCFS, limits, service_classes, tenant_weights
 
     kind = ArrivalOrder if settings.policy == FCFS else Scheduler
     try:
@@ -158,12 +147,11 @@ def run_gateway(post: Post) -> None:
 
 async def _run_gateway(post: Post) -> None:
     """Serve until told to stop, then drain."""
+    from .callers import make_access
     from .gateway.app import Gateway
 
     config = post.config
-    gateway = Gateway(
-        config.gateway, config.engine, config.model_name, post.scheduler_address, config.gateway.metrics_compat
-    )
+    gateway = Gateway(config.gateway, config.engine, config.model_name, post.scheduler_address, make_access(config))
     await gateway.start()
     await gateway.ready()
     host = f"[{config.gateway.host}]" if ":" in config.gateway.host else config.gateway.host

@@ -16,6 +16,7 @@ from .config import (
     ConfigSection,
     ExecutorConfig,
     GatewayConfig,
+    KeyConfig,
     SchedulerConfig,
     ServeConfig,
     TenantConfig,
@@ -55,6 +56,11 @@ def parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
+def parse_names(text: str) -> tuple[str, ...]:
+    """Of "a, b"; in a file a list is read as such a text."""
+    return tuple(name.strip() for name in text.split(","))
+
+
 class Kind(NamedTuple):
     """How text becomes a value: `parse` raises ValueError, `words` say what it wants."""
 
@@ -68,6 +74,7 @@ _KINDS: dict[object, Kind] = {
     float: Kind(float, "a number"),
     str: Kind(str, "text"),
     Path: Kind(Path, "a path"),
+    tuple[str, ...]: Kind(parse_names, "names"),
     "bytes": Kind(parse_bytes, "a size such as 4096, 512MiB or 1GiB"),
 }
 
@@ -102,6 +109,11 @@ class Setting:
         if self.type is bool:
             words = [f"{prefix}{word}" for word in words for prefix in ("", "no_")]
         return ["--" + word.replace("_", "-") for word in words]
+
+    @property
+    def many(self) -> bool:
+        """It holds several values, as a list of a file does."""
+        return get_origin(self.type) is tuple
 
     @property
     def required(self) -> bool:
@@ -153,6 +165,8 @@ class Setting:
             return "null"
         if isinstance(value, bool):
             return str(value).lower()
+        if isinstance(value, tuple):
+            return ", ".join(value)
         return format_bytes(value) if self._kind == "bytes" and isinstance(value, int) else str(value)
 
 
@@ -161,7 +175,11 @@ SECTIONS: dict[str, type[ConfigSection]] = {
     "scheduler": SchedulerConfig,
     "gateway": GatewayConfig,
 }
-MAPS: dict[str, type[ConfigSection]] = {"classes": ClassConfig, "tenants": TenantConfig}  # name to fields, in a file
+MAPS: dict[str, type[ConfigSection]] = {
+    "classes": ClassConfig,
+    "tenants": TenantConfig,
+    "keys": KeyConfig,
+}  # name to fields, in a file
 
 
 def _settings_of(section: type[ConfigSection], name: str | None) -> dict[str, Setting]:
@@ -169,7 +187,7 @@ def _settings_of(section: type[ConfigSection], name: str | None) -> dict[str, Se
     return {
         field.name: Setting(name, field, without_none(hints[field.name]), NoneType in get_args(hints[field.name]))
         for field in fields(section)
-        if field.name not in SECTIONS and field.name not in MAPS
+        if field.metadata  # sections and maps have none
     }
 
 

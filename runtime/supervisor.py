@@ -5,10 +5,9 @@ A role that dies takes the others with it: nothing is restarted.
 
 import asyncio
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,8 @@ from .config import ServeConfig
 from .directory import config_file, runtime_directory
 from .errors import ConfigError, Unavailable
 from .layers import Resolved
-from .logs import console
+from .logs import Console
+from .stop_signals import StopSignals
 
 ROLES = ("executor", "scheduler", "gateway")  # started in this order, stopped in the reverse
 GRACE_S = 5.0  # what a role gets to end, after its draining
@@ -36,37 +36,27 @@ def role_command(config: ServeConfig) -> RoleCommand:
 class Supervisor:
     """Owns the three processes and their runtime directory."""
 
-    def __init__(self, resolved: Resolved, command: RoleCommand) -> None:
+    def __init__(self, resolved: Resolved, command: RoleCommand, console: Console) -> None:
         self._resolved = resolved
         self._config = resolved.config
         self._command = command
-        self._console = console(self._config.log_format)
+        self._console = console
         self._children: list[Child] = []
 
     async def run(self) -> int:
         """Serve until a signal or a loss. Returns the exit status: 0 after a clean stop. Raises ConfigError."""
+        signals = StopSignals()
         with runtime_directory() as directory, _lifeline() as lifeline_fd:
             config_file(directory).write_text(self._resolved.to_yaml(), encoding="utf-8")
             try:
-                await self._phase(self._serve(directory, lifeline_fd))  # returns only after a signal
-                return 0 if await self._phase(self._drain()) else 1
+                await signals.until_next(self._serve(directory, lifeline_fd))  # ends with a signal or an error only
+                return 0 if await signals.until_next(self._drain()) else 1
             except Unavailable as error:
                 self._console.say(error.message)
                 return 1
             finally:
                 for child in self._children:
                     await child.kill()
-
-    async def _phase(self, work: Coroutine[None, None, None]) -> bool:
-        """Run `work` to its end, or until SIGINT or SIGTERM: then False."""
-        task = asyncio.ensure_future(work)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            return False
-        return True
 
     async def _serve(self, directory: Path, lifeline_fd: int) -> None:
         """Start the roles and wait. Raises Unavailable when one is lost, ConfigError when one refuses."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -45,7 +46,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--once", action="store_true", help="end after the answer; status 0 if it is right")
     once = parser.parse_args().once
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         return ask_once() if once else stay_up()
     except DemoFailed as error:
@@ -54,6 +56,9 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
 
 
 def ask_once() -> int:

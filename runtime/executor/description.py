@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 from jetway.builder.manifest import Manifest
+from jetway.runtime.config import ExecutorConfig
 from jetway.runtime.errors import ConfigError
 from jetway.scheduler.plan import EngineDescription
 
@@ -19,6 +20,23 @@ def device_blocks(manifest: Manifest, *, kv_cache_memory: int, num_device_blocks
         least = block_bytes(manifest)
         raise ConfigError(f"kv_cache_memory must hold one block of {least} bytes, not {kv_cache_memory}")
     return count
+
+
+def host_blocks(manifest: Manifest, host_cache_memory: int) -> int:
+    """Blocks of the host pool: as many as fit; there may be none."""
+    return host_cache_memory // block_bytes(manifest)
+
+
+def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) -> EngineDescription:
+    """The engine with the pools that the settings ask for. Raises ConfigError when the device pool holds no block."""
+    return describe(
+        manifest,
+        kind=kind,
+        num_device_blocks=device_blocks(
+            manifest, kv_cache_memory=settings.kv_cache_memory, num_device_blocks=settings.num_device_blocks
+        ),
+        num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
+    )
 
 
 def describe(manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_blocks: int) -> EngineDescription:

@@ -66,12 +66,7 @@ class OpenVinoEngine:
         )
         ports = _pool_ports(compiled)
         shapes = [tuple(size.get_length() for size in port.partial_shape[1:]) for port in ports]
-        try:
-            pools = BlockPools(shapes, ports[0].element_type.to_dtype(), num_device_blocks, num_host_blocks)
-        except MemoryError as error:
-            blocks = f"{num_device_blocks} device and {num_host_blocks} host blocks of {block_bytes(manifest)} bytes"
-            remedy = "lower kv_cache_memory or host_cache_memory"
-            raise ConfigError(f"{blocks} do not fit in memory; {remedy}") from error
+        pools = BlockPools(shapes, ports[0].element_type.to_dtype(), num_device_blocks, num_host_blocks)
         if pools.block_bytes != block_bytes(manifest):
             raise ConfigError(
                 f"{directory}: the manifest's block has {block_bytes(manifest)} bytes, the model's {pools.block_bytes}"

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -96,6 +97,27 @@ async def test_kill_reaches_what_the_process_started(start: Start) -> None:
     await child.kill()
     while is_alive(pid):  # bounded by the test's timeout
         await asyncio.sleep(0.005)
+
+
+async def test_kill_does_not_wait_for_what_left_the_group(start: Start) -> None:
+    child = await start("""if True:
+        import subprocess
+        stray = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+        os.write(ready, b'{"ready": {"pid": "%d"}}\\n' % stray.pid)
+        time.sleep(60)
+    """)
+    pid = int((await child.ready())["pid"])
+    await child.kill()
+    assert is_alive(pid)  # it holds the log pipe open, and that holds up nobody
+    os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_line_without_end_is_cut(start: Start, lines: list[str]) -> None:
+    child = await start("sys.stderr.write('x' * (5 << 20))")
+    with pytest.raises(Unavailable):
+        await child.ended()
+    assert "".join(lines) == "x" * (5 << 20)
+    assert max(len(line) for line in lines) < 2 << 20
 
 
 async def test_a_missing_interpreter_is_a_config_error() -> None:

@@ -82,6 +82,23 @@ def test_a_mistake_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str], 
     assert capsys.readouterr().err == f"jetway: {message}\n"
 
 
+def test_an_interrupt_while_importing_is_quiet() -> None:
+    program = """if True:
+        import sys
+        from jetway.runtime.cli import main
+
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == "yaml":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupt())
+        sys.exit(main(["serve", "engine"]))
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
 def test_help_imports_nothing_heavy() -> None:
     program = """if True:
         import sys

@@ -23,6 +23,7 @@ def test_every_value_keeps_its_line(tmp_path: Path) -> None:
         maps={
             "classes": {"standard": Entry("serve.yaml line 5", {"level": Given("1", "serve.yaml line 6")})},
             "tenants": {},
+            "keys": {},
         },
     )
 

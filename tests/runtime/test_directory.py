@@ -28,5 +28,24 @@ def test_no_parent_is_a_config_error_that_names_what_was_tried(tmp_path: Path) -
         pass
 
 
+def test_the_directory_of_a_living_process_is_kept(tmp_path: Path) -> None:
+    with runtime_directory([str(tmp_path)]) as first, runtime_directory([str(tmp_path)]) as second:
+        assert set(tmp_path.iterdir()) == {first, second}
+
+
+def test_what_is_not_surely_ours_and_dead_is_kept(tmp_path: Path) -> None:
+    others = {tmp_path / "jetway-unlocked", tmp_path / "jetway-link", tmp_path / "other", tmp_path / "jetway-file"}
+    elsewhere = tmp_path / "other"
+    (tmp_path / "jetway-unlocked").mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "lock").touch()
+    (tmp_path / "jetway-link").symlink_to(elsewhere)
+    (tmp_path / "jetway-file").touch()
+    with runtime_directory([str(tmp_path)]):
+        pass
+    assert set(tmp_path.iterdir()) == others
+    assert (elsewhere / "lock").exists()
+
+
 def test_each_life_of_the_executor_has_its_own_socket() -> None:
     assert executor_socket(Path("run"), 1) != executor_socket(Path("run"), 2)

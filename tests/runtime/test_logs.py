@@ -43,23 +43,24 @@ def test_line_breaks_and_tracebacks_stay_inside_the_line() -> None:
     assert fields["exception"].startswith("Traceback") and fields["exception"].endswith("ValueError: bad\nvalue")
 
 
-def test_text_is_prefixed_with_the_role(capsys: pytest.CaptureFixture[str]) -> None:
-    text = console("text")
-    text.say("  pool     64 blocks")
-    text.relay("executor", "INFO x: loaded")
-    assert capsys.readouterr() == ("  pool     64 blocks\n", "[executor] INFO x: loaded\n")
+def test_text_is_prefixed_with_the_role(capfd: pytest.CaptureFixture[str]) -> None:
+    with console("text") as text:
+        text.say("  pool     64 blocks")
+        text.relay("executor", "INFO x: loaded")
+    assert capfd.readouterr() == ("  pool     64 blocks\n", "[executor] INFO x: loaded\n")
 
 
-def test_json_of_a_role_passes_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_role_passes_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     line = JsonFormatter("executor").format(record("loaded"))
-    console("json").relay("executor", line)
-    assert capsys.readouterr() == ("", line + "\n")
+    with console("json") as json_console:
+        json_console.relay("executor", line)
+    assert capfd.readouterr() == ("", line + "\n")
 
 
-def test_other_lines_become_json(capsys: pytest.CaptureFixture[str]) -> None:
-    json_console = console("json")
-    json_console.say("  pool     64 blocks")
-    json_console.relay("executor", "{'a': library")
-    out, err = (json.loads(line) for line in capsys.readouterr())
+def test_other_lines_become_json(capfd: pytest.CaptureFixture[str]) -> None:
+    with console("json") as json_console:
+        json_console.say("  pool     64 blocks")
+        json_console.relay("executor", "{'a': library")
+    out, err = (json.loads(line) for line in capfd.readouterr())
     assert (out["role"], out["message"], out["pid"]) == ("supervisor", "pool     64 blocks", os.getpid())
     assert (err["role"], err["logger"], err["message"]) == ("executor", "stderr", "{'a': library")

@@ -128,14 +128,18 @@ def test_a_killed_executor_ends_all_of_it(engine_dir: Path) -> None:
             {"num_device_blocks": "0"},
             "num_device_blocks must be at least 1, not 0 (environment JETWAY_NUM_DEVICE_BLOCKS)",
         ),
-        ({"kv_cache_memory": "1"}, "executor: kv_cache_memory must hold one block of 2048 bytes, not 1"),
-        ({"max_num_seqs": "5"}, "scheduler: max_num_seqs is 5, but the engine was built for 4"),
+        ({"kv_cache_memory": "1"}, "kv_cache_memory must hold one block of 2048 bytes, not 1"),
+        ({"max_num_seqs": "5"}, "max_num_seqs is 5, but the engine was built for 4"),
+        ({"num_device_blocks": "9" * 12}, "999999999999 device and 524288 host blocks need"),
+        ({"host": "ü..x"}, "the gateway cannot listen on 'ü..x': it is no host name"),
+        ({"host": "192.0.2.1"}, "the gateway cannot listen on 192.0.2.1 port 0: Cannot assign requested address"),
+        ({"python": "/bin/false"}, "/bin/false cannot import jetway: install jetway-llm in that interpreter's"),
     ],
 )
 def test_a_wrong_setting_is_one_line(engine_dir: Path, settings: dict[str, str], message: str) -> None:
     with serving(engine_dir, **settings) as running:
-        status, _, err = running.end()
-    assert status == 2
+        status, out, err = running.end()
+    assert (status, out) == (2, "")  # nothing was started
     assert err.startswith(f"jetway: {message}")
     assert err.count("\n") == 1
 
@@ -144,8 +148,8 @@ def test_a_port_that_is_taken_is_named(engine_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with serving(engine_dir, port=str(port)) as running:
-            status, _, err = running.end()
-    assert status == 2
+            status, out, err = running.end()
+    assert (status, out) == (2, "")
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in err
 
 

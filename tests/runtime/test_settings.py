@@ -105,7 +105,7 @@ def test_every_setting_has_flags_and_a_help_text() -> None:
         ("write_through", "true or false"),
         ("port", "a whole number, 0 to 65535"),
         ("max_num_seqs", "a whole number, at least 1"),
-        ("max_request_bytes", "a size such as 4096, 512MiB or 1GiB, 1 to 64MiB"),
+        ("max_request_bytes", "a size such as 4096, 512MiB or 1GiB, 1 to 16MiB"),
         ("host", "text"),
     ],
 )

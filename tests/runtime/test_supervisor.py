@@ -10,17 +10,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from jetway.runtime.config import ExecutorConfig, ServeConfig
 from jetway.runtime.supervisor import role_command
-from tests.support.processes import Running, is_alive
+from tests.support.processes import Running, is_alive, through_shell
 
 SUPERVISE = Path(__file__).resolve().parent.parent / "support" / "supervise.py"
 READY = "Ctrl-C stops"
 
 
 @contextmanager
-def supervised(runtime_parent: Path, *behaviours: str, **settings: str) -> Iterator[Running]:
-    with Running.start([sys.executable, SUPERVISE, *behaviours], runtime_parent, **settings) as running:
+def supervised(runtime_parent: Path, *behaviours: str, redirect: str = "", **settings: str) -> Iterator[Running]:
+    """`redirect` is a shell's, for example 2>/dev/full."""
+    argv = through_shell([sys.executable, SUPERVISE, *behaviours], redirect)
+    with Running.start(argv, runtime_parent, **settings) as running:
         yield running
 
 
@@ -107,6 +111,62 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert running.end().status == 1
     assert not any(is_alive(pid) for pid in pids(running))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_signals_at_once_are_two(tmp_path: Path) -> None:
+    with supervised(tmp_path, "gateway=stubborn", drain_timeout_s="3600") as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGSTOP)
+        running.send_signal(signal.SIGINT)  # both are there when it goes on; of one number the kernel keeps one only
+        running.send_signal(signal.SIGTERM)
+        running.send_signal(signal.SIGCONT)
+        status, out, _ = running.end()
+    assert status == 1
+    assert "a second signal stops at once" in out
+    assert not any(is_alive(pid) for pid in pids(running))
+
+
+def test_a_hangup_drains(tmp_path: Path) -> None:
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGHUP)
+        status, _, err = running.end()
+    assert status == 0
+    assert re.findall(r"^\[(\w+)\] stopped", err, re.MULTILINE) == ["gateway", "scheduler", "executor"]
+
+
+def test_under_nohup_a_hangup_is_nothing(tmp_path: Path) -> None:
+    with supervised(tmp_path, redirect="; trap '' HUP") as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGHUP)
+        running.send_signal(signal.SIGTERM)  # a hangup that counted would make it the second signal
+        assert running.end().status == 0
+
+
+@pytest.mark.parametrize("redirect", ["2>/dev/full", "2>&-", ">/dev/full", ">&-", ">&- 2>&-", "2>&1"])
+def test_it_serves_and_stops_whoever_reads(tmp_path: Path, redirect: str) -> None:
+    """2>&1: both go to a pipe that nobody reads here."""
+    with supervised(tmp_path, "gateway=chatty", redirect=redirect) as running:
+        while not list(tmp_path.glob("*/said")):  # bounded by the test's timeout
+            time.sleep(0.005)
+        running.send_signal(signal.SIGTERM)
+        while is_alive(running.pid):
+            time.sleep(0.005)
+        assert running.end().status == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_supervisor_left_is_swept_at_the_next_start(tmp_path: Path) -> None:
+    with supervised(tmp_path) as killed, supervised(tmp_path) as living:
+        killed.wait_for(READY)
+        living.wait_for(READY)
+        killed.send_signal(signal.SIGKILL)
+        killed.end()
+        kept = Path(living.facts("config")[0]).parent
+        assert set(tmp_path.iterdir()) == {kept, Path(killed.facts("config")[0]).parent}
+        with supervised(tmp_path) as following:
+            following.wait_for(READY)
+            assert set(tmp_path.iterdir()) == {kept, Path(following.facts("config")[0]).parent}
 
 
 def test_no_role_outlives_a_killed_supervisor(tmp_path: Path) -> None:

@@ -69,6 +69,11 @@ class Running:
         return Ended(status, self.out, self._err.read().decode())
 
 
+def through_shell(argv: Sequence[str | Path], redirect: str) -> list[str | Path]:
+    """The same command with a shell's redirection, in the same process."""
+    return ["sh", "-c", f'exec {redirect}; exec "$@"', "sh", *argv] if redirect else list(argv)
+
+
 def is_alive(pid: int) -> bool:
     """Whether the process runs; one that has ended and was not waited for does not."""
     try:

@@ -6,6 +6,7 @@ crash      exit 3 before it is ready
 refuse     refuse the configuration
 mute       never announce anything
 stubborn   announce, ignore SIGTERM
+chatty     write far more than a pipe holds, then announce and let the file `said` appear beside the configuration
 """
 
 import argparse
@@ -37,8 +38,12 @@ def main() -> int:
     if args.behaviour == "refuse":
         lifeline.refuse(ConfigError("threads must be even"))
         return 2
+    if args.behaviour == "chatty":
+        print("x" * 100 * 10_000 + "\n" + ("x" * 99 + "\n") * 100_000, file=sys.stderr)
     if args.behaviour != "mute":
         lifeline.announce({"pid": str(os.getpid()), "config": str(args.config)})
+    if args.behaviour == "chatty":
+        args.config.with_name("said").touch()
     while not (args.behaviour == "lost" and args.config.with_name("lost").exists()):
         time.sleep(0.005)
     print("something broke", file=sys.stderr)

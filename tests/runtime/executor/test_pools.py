@@ -1,7 +1,9 @@
 """Copies between the tiers move whole blocks of every tensor and nothing else."""
 
 import numpy as np
+import pytest
 
+from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor.pools import BlockPools
 
 BLOCKS = np.arange
@@ -28,6 +30,12 @@ def test_copy_out_and_in_move_whole_blocks_in_every_tensor() -> None:
     assert contents(pools.host) == [[5.0, 0.0, 1.0]] * 2
     pools.copy_in(np.array([0, 1], np.int32), np.array([2, 3], np.int32))
     assert contents(pools.device) == [[1.0, 2.0, 5.0, 0.0, 5.0]] * 2
+
+
+@pytest.mark.parametrize("num_device_blocks", [1 << 50, 1 << 62])  # numpy refuses them in two ways
+def test_more_than_there_is_memory_for_is_refused(num_device_blocks: int) -> None:
+    with pytest.raises(ConfigError, match=f"{num_device_blocks} device and 3 host blocks of 40 bytes do not fit"):
+        BlockPools([(2, 3), (4,)], np.float32, num_device_blocks, 3)
 
 
 def test_sizes() -> None:

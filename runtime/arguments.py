@@ -1,0 +1,127 @@
+"""The command line of `jetway`: what may be written, and what was."""
+
+import argparse
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+from .config import GatewayConfig
+from .errors import ConfigError
+from .settings import MAPS, SECTIONS, SETTINGS, Given, Setting
+from .spellings import instead, said_as
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (see {self.prog} --help)")
+
+
+class _Record(argparse.Action):
+    """Keeps the text and the spelling that was used; the layers parse it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if values is not None:  # an absent ENGINE
+            namespace.given[self.dest] = Given(str(values), f"flag {option_string}" if option_string else "argument")
+
+
+class _Switch(_Record):
+    """Without a value: `--x` says true, `--no-x` false."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        spelling = str(option_string).removeprefix("--")
+        text = "false" if spelling.startswith("no-") else "true"
+        said = said_as(spelling.removeprefix("no-").replace("-", "_"), text)
+        super().__call__(parser, namespace, said, option_string)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Raises ConfigError for what is not known, and says what is near."""
+    args, unknown = _parser().parse_known_args(argv)
+    if args.command is None:
+        raise ConfigError("no command given; try `jetway serve ENGINE` or `jetway --help`")
+    for word in unknown:
+        raise ConfigError(f"unknown argument {word}{instead(word.split('=')[0], args.flags)}")
+    return args
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="jetway", description="Serve an engine directory that build-engine made.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"jetway {version('jetway-llm')}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_serve(commands)
+    _add_status(commands)
+    return parser
+
+
+def _add_serve(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="serve an engine directory",
+        description="Serve an engine directory: executor, scheduler and gateway, each a process.",
+        epilog="Every key can also stand in the environment (JETWAY_<KEY>) and in the --config file; a flag wins over "
+        "the environment, the environment over the file. Service classes and tenants stand in the file only.",
+        allow_abbrev=False,
+    )
+    own = {"--config", "--print-config"}
+    serve.set_defaults(given={}, flags=own.union(*(setting.flags for setting in SETTINGS.values())))
+    serve.add_argument("engine", nargs="?", metavar="ENGINE", action=_Record, help=SETTINGS["engine"].help)
+    sections = ", ".join([*SECTIONS, *MAPS])
+    serve.add_argument("--config", type=Path, metavar="FILE", help=f"YAML with the sections {sections}")
+    serve.add_argument(
+        "--print-config", action="store_true", help="print the configuration and where each value came from, and exit"
+    )
+    groups = {name: serve.add_argument_group(name, section.__doc__) for name, section in SECTIONS.items()}
+    for setting in SETTINGS.values():
+        if not setting.required:
+            _add_flag(groups[setting.section] if setting.section else serve, setting)
+
+
+def _add_status(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    status = commands.add_parser(
+        "status",
+        help="show the queues, pools and counts of a running server",
+        description="Show how a running server stands: queues by class, pools, preemptions, and why the next does not run.",
+        allow_abbrev=False,
+    )
+    gateway = GatewayConfig()
+    status.set_defaults(flags=("--address", "--json", "--watch"))
+    status.add_argument(
+        "--address",
+        default=f"{gateway.host}:{gateway.grpc_port}",
+        metavar="HOST:PORT",
+        help="the gateway's gRPC address (default: %(default)s)",
+    )
+    status.add_argument("--json", action="store_true", help="one line of JSON")
+    status.add_argument("--watch", type=_seconds, metavar="S", help="again every S seconds, until Ctrl-C")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"must be a number from 0.1 to 86400, not {text!r}")
+    return seconds
+
+
+def _add_flag(group: argparse._ActionsContainer, setting: Setting) -> None:
+    help = f"{setting.help} (default: {setting.format(setting.field.default)})"
+    if setting.type is bool:
+        group.add_argument(*setting.flags, dest=setting.name, action=_Switch, nargs=0, help=help)
+    else:
+        metavar = "|".join(setting.choices) or setting.name.rsplit("_", 1)[-1].upper()
+        group.add_argument(*setting.flags, dest=setting.name, action=_Record, metavar=metavar, help=help)

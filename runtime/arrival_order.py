@@ -1,0 +1,14 @@
+"""The scheduler of the policy `fcfs`."""
+
+from dataclasses import replace
+
+from jetway.scheduler.classes import STANDARD
+from jetway.scheduler.request import Request
+from jetway.scheduler.scheduler import Scheduler
+
+
+class ArrivalOrder(Scheduler):
+    """Whatever class and priority a request names, it stands in the one queue as it came."""
+
+    def add(self, request: Request, now: float) -> None:
+        super().add(replace(request, service_class=STANDARD, priority=0), now)

@@ -1,0 +1,86 @@
+"""What would fail once the engine has loaded, found before anything slow starts. Imports no numpy."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from jetway.builder.manifest import Manifest, ManifestError, read
+from jetway.scheduler.classes import ClassError
+from jetway.scheduler.limits import LimitError
+from jetway.scheduler.plan import EngineDescription
+
+from .callers import make_access
+from .config import ServeConfig
+from .errors import ConfigError
+from .executor.description import as_configured
+from .policy import limits
+
+_PYTHON_TIMEOUT_S = 20.0
+_SIMULATED_TOKEN_BYTES = 8  # what a simulated pool keeps of a token
+
+
+def check(config: ServeConfig) -> None:
+    """Raises ConfigError for settings that contradict the engine directory, this machine, or each other."""
+    manifest = read_manifest(config.engine)
+    engine = as_configured(manifest, config.executor, kind=manifest.engine)
+    try:
+        limits(config.scheduler, engine).check_engine(engine)
+        make_access(config)
+    except (LimitError, ClassError) as error:
+        raise ConfigError(str(error)) from error
+    _check_memory(engine, simulated=config.executor.backend == "simulated")
+    for port in (config.gateway.port, config.gateway.grpc_port):
+        _check_address(config.gateway.host, port)
+    if config.executor.python:
+        _check_python(config.executor.python)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Raises ConfigError."""
+    try:
+        return read(directory)
+    except ManifestError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _check_address(host: str, port: int) -> None:
+    """Bind as the gateway will, and let go."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+    except OSError as error:
+        raise ConfigError(f"the gateway cannot listen on {host} port {port}: {error.strerror}") from error
+    except (TypeError, ValueError) as error:  # Python's words for what it cannot encode
+        raise ConfigError(f"the gateway cannot listen on {host!r}: it is no host name") from error
+
+
+def _check_memory(engine: EngineDescription, *, simulated: bool) -> None:
+    block_bytes = _SIMULATED_TOKEN_BYTES * engine.block_size if simulated else engine.block_bytes
+    needed = block_bytes * (engine.num_device_blocks + engine.num_host_blocks)
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        blocks = f"{engine.num_device_blocks} device and {engine.num_host_blocks} host blocks"
+        raise ConfigError(
+            f"{blocks} need {needed / 2**30:.1f} GiB of memory, but this machine has {there / 2**30:.1f}; "
+            "lower kv_cache_memory, num_device_blocks or host_cache_memory"
+        )
+
+
+def _check_python(python: str) -> None:
+    """Let it find this package; it prints where, so that a program that is no Python does not pass."""
+    try:
+        found = subprocess.run(
+            [python, "-c", "import jetway.runtime as package; print(package.__path__)"],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PYTHON_TIMEOUT_S,
+        )
+    except OSError as error:
+        raise ConfigError(f"cannot start the executor with {python}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"{python} did not start within {_PYTHON_TIMEOUT_S:g} s") from error
+    if found.returncode != 0 or not found.stdout:
+        raise ConfigError(f"{python} cannot import jetway: install jetway-llm in that interpreter's environment")
