@@ -55,7 +55,8 @@ class SamplingParams:
         _check_range("top_k", self.top_k, 0, 2**31 - 1)
         _check_range("top_p", self.top_p, 0.0, 1.0, open_below=True)
         _check_range("min_p", self.min_p, 0.0, 1.0)
-        _check_range("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_below=True)
+        # To six digits: the protocols carry a float32, whose 0.01 is below 0.01. Smaller ones make logits infinite.
+        _check_range("repetition_penalty", float(f"{self.repetition_penalty:.6g}"), 0.01, 100.0)
         _check_range("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _check_range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         for _, bias in self.logit_bias:

@@ -1,6 +1,7 @@
 """The public client, blocking and asyncio, against a real gateway."""
 
 import asyncio
+import hashlib
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 import jetway.client as jetway
+from jetway.runtime.gateway import placement
+from jetway.runtime.gateway.access import OPEN_ACCESS, Access
+from jetway.runtime.gateway.auth import ApiKey, KeyRing
 from jetway.v1 import common_pb2
 from tests.support.fake_scheduler import (
     ENGINE,
@@ -166,6 +170,37 @@ async def test_stream(caller: Caller, scheduler: FakeScheduler) -> None:
     assert {delta.finish_reason for delta in deltas[:-1]} <= {None}
     assert (deltas[-1].finish_reason, deltas[-1].usage) == ("length", jetway.Usage(3, 4, 0))
     assert {delta.request_id for delta in deltas} == {"mine"}
+
+
+async def test_class_priority_and_deadline_reach_the_scheduler(caller: Caller, scheduler: FakeScheduler) -> None:
+    scheduler.script = answering(ids("a"), reason=LENGTH)
+
+    await caller.generate("hi", service_class="batch", priority=4, deadline_ms=1500)
+
+    add = await scheduler.adds.get()
+    assert (add.service_class, add.priority, add.deadline_ms, add.tenant) == ("batch", 4, 1500, "")
+
+
+async def test_tenant_and_key_go_with_every_call(tmp_path: Path, scheduler: FakeScheduler) -> None:
+    scheduler.script = answering(ids("a"), reason=LENGTH)
+    key = ApiKey("acme", hashlib.sha256(b"sk-acme").hexdigest(), placement.Caller(tenant="acme"))
+    engine_dir = write_engine(tmp_path, byte_level())
+    async with (
+        running_gateway(engine_dir, scheduler.address) as gateway,
+        jetway.AsyncClient(f"127.0.0.1:{gateway.grpc_port}", tenant="other") as client,
+    ):
+        await client.generate("hi")
+        assert (await scheduler.adds.get()).tenant == "other"
+    async with running_gateway(engine_dir, scheduler.address, Access(KeyRing([key]), OPEN_ACCESS.placer)) as gateway:
+        address = f"127.0.0.1:{gateway.grpc_port}"
+        async with jetway.AsyncClient(address, api_key="sk-acme") as client:
+            await client.generate("hi")
+            assert (await scheduler.adds.get()).tenant == "acme"
+            assert [delta.finish_reason async for delta in client.stream("hi")] == ["length"]
+            assert [model.id for model in await client.models()] == ["tiny"]
+        async with jetway.AsyncClient(address) as client:
+            with pytest.raises(jetway.Unauthenticated, match="an API key is needed"):
+                await client.models()
 
 
 async def test_models(caller: Caller) -> None:

@@ -11,6 +11,8 @@ Whoever stops reading a stream, or cancels a call, ends its request; no other re
 
     JetwayError
     ├── InvalidArgument        the request is wrong as it stands; `param` names its field
+    ├── Unauthenticated        there is no API key, or not one that is known there
+    ├── PermissionDenied       the API key does not allow it
     ├── ModelNotFound          the model is not served there
     ├── Overloaded             a queue or limit is full                         retryable
     ├── Unavailable            starting, shutting down, unreachable             retryable
@@ -38,6 +40,8 @@ from .client_errors import (
     JetwayError,
     ModelNotFound,
     Overloaded,
+    PermissionDenied,
+    Unauthenticated,
     Unavailable,
     translated_errors,
 )
@@ -50,6 +54,7 @@ from .client_messages import (
     TokenLogprobs,
     Usage,
     build_request,
+    call_metadata,
     parse_completion,
     parse_delta,
     parse_models,
@@ -71,7 +76,9 @@ __all__ = [
     "ModelNotFound",
     "Overloaded",
     "Params",
+    "PermissionDenied",
     "TokenLogprobs",
+    "Unauthenticated",
     "Unavailable",
     "Usage",
 ]
@@ -80,7 +87,9 @@ __all__ = [
 class Client:
     """A connection to a gateway's gRPC address. Use it as a context manager, or `close` it; threads may share it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, api_key: str | None = None, tenant: str | None = None) -> None:
+        """`api_key` for a server that has keys; `tenant`, where it has none, is whom the calls are counted to."""
+        self._metadata = call_metadata(api_key, tenant)
         self._channel = grpc.insecure_channel(address)
         self._stub = inference_pb2_grpc.InferenceStub(self._channel)
 
@@ -88,7 +97,9 @@ class Client:
         """The whole answer. Raises a JetwayError."""
         request = build_request(prompt, params)
         with translated_errors():
-            return parse_completion(self._stub.Generate(request, timeout=params.get("timeout_s")))
+            return parse_completion(
+                self._stub.Generate(request, timeout=params.get("timeout_s"), metadata=self._metadata)
+            )
 
     def stream(self, prompt: str | None = None, **params: Unpack[Params]) -> Iterator[Delta]:
         """The answer as it is generated; the call starts with the first `next`. Raises a JetwayError, also where one choice of several fails."""
@@ -97,7 +108,7 @@ class Client:
     def models(self) -> list[Model]:
         """What is served. Raises a JetwayError."""
         with translated_errors():
-            return parse_models(self._stub.ListModels(inference_pb2.ListModelsRequest()))
+            return parse_models(self._stub.ListModels(inference_pb2.ListModelsRequest(), metadata=self._metadata))
 
     def close(self) -> None:
         self._channel.close()
@@ -111,7 +122,7 @@ class Client:
         self.close()
 
     def _deltas(self, request: inference_pb2.GenerateRequest, timeout_s: float | None) -> Iterator[Delta]:
-        call = self._stub.GenerateStream(request, timeout=timeout_s)
+        call = self._stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata)
         try:
             with translated_errors():
                 for message in call:
@@ -123,7 +134,9 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same names; `generate`, `models` and `close` are awaited, `stream` is for `async for`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, api_key: str | None = None, tenant: str | None = None) -> None:
+        """As Client."""
+        self._metadata = call_metadata(api_key, tenant)
         self._channel = grpc.aio.insecure_channel(address)
         self._stub = inference_pb2_grpc.InferenceStub(self._channel)
 
@@ -131,7 +144,9 @@ class AsyncClient:
         """The whole answer. Raises a JetwayError."""
         request = build_request(prompt, params)
         with translated_errors():
-            return parse_completion(await self._stub.Generate(request, timeout=params.get("timeout_s")))
+            return parse_completion(
+                await self._stub.Generate(request, timeout=params.get("timeout_s"), metadata=self._metadata)
+            )
 
     def stream(self, prompt: str | None = None, **params: Unpack[Params]) -> AsyncIterator[Delta]:
         """The answer as it is generated; the call starts with the first step. Raises a JetwayError, as `Client.stream`."""
@@ -140,7 +155,7 @@ class AsyncClient:
     async def models(self) -> list[Model]:
         """What is served. Raises a JetwayError."""
         with translated_errors():
-            return parse_models(await self._stub.ListModels(inference_pb2.ListModelsRequest()))
+            return parse_models(await self._stub.ListModels(inference_pb2.ListModelsRequest(), metadata=self._metadata))
 
     async def close(self) -> None:
         await self._channel.close()
@@ -154,7 +169,7 @@ class AsyncClient:
         await self.close()
 
     async def _deltas(self, request: inference_pb2.GenerateRequest, timeout_s: float | None) -> AsyncIterator[Delta]:
-        call = self._stub.GenerateStream(request, timeout=timeout_s)
+        call = self._stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata)
         try:
             with translated_errors():
                 async for message in call:

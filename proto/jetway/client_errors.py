@@ -29,6 +29,14 @@ class InvalidArgument(JetwayError):
     pass
 
 
+class Unauthenticated(JetwayError):
+    pass
+
+
+class PermissionDenied(JetwayError):
+    pass
+
+
 class ModelNotFound(JetwayError):
     pass
 
@@ -60,6 +68,8 @@ class Internal(JetwayError):
 _ERROR_KEY = "jetway-error-bin"  # trailing metadata: the server's own jetway.v1.Error
 _BY_CODE: dict[common_pb2.ErrorCode.ValueType, type[JetwayError]] = {
     common_pb2.ERROR_CODE_INVALID_ARGUMENT: InvalidArgument,
+    common_pb2.ERROR_CODE_UNAUTHENTICATED: Unauthenticated,
+    common_pb2.ERROR_CODE_PERMISSION_DENIED: PermissionDenied,
     common_pb2.ERROR_CODE_MODEL_NOT_FOUND: ModelNotFound,
     common_pb2.ERROR_CODE_OVERLOADED: Overloaded,
     common_pb2.ERROR_CODE_UNAVAILABLE: Unavailable,

@@ -19,6 +19,9 @@ class Params(TypedDict, total=False):
     max_tokens: int
     stop: Sequence[str]
     request_id: str
+    service_class: str
+    priority: float
+    deadline_ms: int  # from acceptance to the end; the server ends what takes longer
     timeout_s: float  # of the whole call; DeadlineExceeded after it
     temperature: float
     top_k: int
@@ -93,6 +96,9 @@ class Model:
     engine: common_pb2.EngineDescription
 
 
+_FIELDS = ("model", "max_tokens", "request_id", "n", "service_class", "priority", "deadline_ms")  # not of sampling
+
+
 def build_request(prompt: str | None, params: Params) -> inference_pb2.GenerateRequest:
     """Raises InvalidArgument for what the message cannot hold, such as a negative count or an unknown name."""
     given: dict[str, Any] = {name: value for name, value in params.items() if name != "timeout_s"}
@@ -106,7 +112,7 @@ def build_request(prompt: str | None, params: Params) -> inference_pb2.GenerateR
             token_ids=None if token_ids is None else inference_pb2.TokenIds(ids=token_ids),
             chat=None if messages is None else _chat(messages),
             stop=[stop] if isinstance(stop, str) else stop,
-            **{name: given.pop(name, None) for name in ("model", "max_tokens", "request_id", "n")},
+            **{name: given.pop(name, None) for name in _FIELDS},
         )
         sampling = common_pb2.SamplingParams(logit_bias_tokens=bias.keys(), logit_bias_values=bias.values(), **given)
     except ValueError as error:
@@ -115,6 +121,11 @@ def build_request(prompt: str | None, params: Params) -> inference_pb2.GenerateR
         request.text = prompt
     request.sampling.CopyFrom(sampling)
     return request
+
+
+def call_metadata(api_key: str | None, tenant: str | None) -> tuple[tuple[str, str], ...]:
+    given = {"authorization": None if api_key is None else f"Bearer {api_key}", "x-jetway-tenant": tenant}
+    return tuple((key, value) for key, value in given.items() if value is not None)
 
 
 def _chat(messages: Sequence[Mapping[str, str]]) -> inference_pb2.ChatMessages:

@@ -7,10 +7,11 @@ from jetway.builder import manifest
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import ConfigError
 
+from .access import OPEN_ACCESS, Access
 from .admin import AdminServicer
 from .generate import Generator
 from .grpc import InferenceServicer
-from .metrics.exposition import Compat, Exposition
+from .metrics.exposition import Exposition
 from .metrics.instruments import Metrics
 from .openai.routes import openai_app
 from .servers import GrpcServer, HttpServer
@@ -25,7 +26,7 @@ class Gateway:
     `scheduler_address` ("unix:/path" or "host:port").
 
     It starts without the scheduler too: calls are then refused as Unavailable, and both health services say so.
-    `metrics_compat` "vllm" repeats figures under vLLM's names.
+    `access` says who may call, and which classes there are.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Gateway:
         engine_dir: Path,
         model_name: str | None,
         scheduler_address: str,
-        metrics_compat: Compat = "off",
+        access: Access = OPEN_ACCESS,
     ) -> None:
         """Raises ConfigError for an engine directory that cannot be served."""
         try:
@@ -45,10 +46,10 @@ class Gateway:
         metrics = Metrics()
         codec = TextCodec.load(engine_dir, engine.tokens)
         self._generator = Generator(self._session, codec, metrics, model_name or engine.model_name)
-        exposition = Exposition(metrics, self._session, self._generator.model_name, metrics_compat)
-        self._http = HttpServer(openai_app(self._generator, exposition, config), config)
+        exposition = Exposition(metrics, self._session, self._generator.model_name, config.metrics_compat)
+        self._http = HttpServer(openai_app(self._generator, exposition, access, config), config)
         admin = AdminServicer(self._session, metrics, self._generator.model_name)
-        self._grpc = GrpcServer(InferenceServicer(self._generator, config.stall_limit_s), admin, config)
+        self._grpc = GrpcServer(InferenceServicer(self._generator, access, config.stall_limit_s), admin, config)
 
     @property
     def model_name(self) -> str:
@@ -79,14 +80,14 @@ class Gateway:
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Accept nothing more, let open calls end within `drain_timeout_s`, end the others as Unavailable."""
-        servers = [
-            asyncio.create_task(server.stop(drain_timeout_s + _LAST_WORDS_S)) for server in (self._http, self._grpc)
-        ]
+        servers = (self._http, self._grpc)
+        draining = [asyncio.create_task(server.stop(drain_timeout_s + _LAST_WORDS_S)) for server in servers]
         await self._generator.drain(drain_timeout_s)
         await self._session.close()
         self._health.cancel()
         await asyncio.gather(self._health, return_exceptions=True)
-        await asyncio.gather(*servers)
+        # What is open now is no call: a health watch, an upload that was never finished.
+        await asyncio.gather(*(server.stop(_LAST_WORDS_S) for server in servers), *draining)
 
     async def _follow_session(self) -> None:
         """gRPC health is SERVING while the scheduler is connected."""

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 from jetway.runtime.errors import InvalidArgument
 from jetway.scheduler.request import MAX_SEQUENCES, InvalidRequest, SamplingParams
 
+from .placement import DEFAULT_PLACEMENT, Placement
+from .words import quoted
+
 MAX_CHOICES = MAX_SEQUENCES  # of one call, over all of its prompts
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
@@ -48,6 +51,9 @@ class Call:
     n: int = 1
     max_tokens: int | None = None  # of each choice; None: as long as the engine allows
     stop: tuple[str, ...] = ()
+    tenant: str = ""
+    placement: Placement = DEFAULT_PLACEMENT
+    deadline_s: float | None = None  # from arrival to the end; None: the class's
 
     def __post_init__(self) -> None:
         if self.n < 1 or not 1 <= self.n * len(self.prompts) <= MAX_CHOICES:
@@ -67,7 +73,9 @@ class Call:
 def message(role: str, content: str, param: str) -> Message:
     """`param` names the message in errors. Raises InvalidArgument for a role that chat templates do not know."""
     if role not in _ROLES:
-        raise InvalidArgument(f"{param}.role must be one of {', '.join(_ROLES)}, not {role!r}", param=f"{param}.role")
+        raise InvalidArgument(
+            f"{param}.role must be one of {', '.join(_ROLES)}, not {quoted(role)}", param=f"{param}.role"
+        )
     return Message(_ROLES[role], content)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
@@ -43,6 +44,10 @@ class Connection:
             max_tokens=request.max_tokens,
             sampling=sampling_to_proto(request.sampling),
             n=request.n,
+            service_class=request.service_class,
+            tenant=request.tenant,
+            priority=request.priority,
+            deadline_ms=None if request.deadline_s is None else math.ceil(1000 * request.deadline_s),
         )
         self._send(scheduler_pb2.SessionRequest(add=add))
         return generation

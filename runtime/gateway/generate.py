@@ -20,6 +20,7 @@ from .text.stops import StopStrings
 from .text.vocabulary import Vocabulary
 from .transcript import Transcript
 from .watch import Watch
+from .words import quoted
 
 
 class Generator:
@@ -52,7 +53,7 @@ class Generator:
     def check_model(self, name: str | None) -> None:
         """Raises ModelNotFound unless `name` is served here; None is the only model."""
         if name is not None and name != self.model_name:
-            raise ModelNotFound(f"the model {name!r} is not served here; {self.model_name!r} is", param="model")
+            raise ModelNotFound(f"the model {quoted(name)} is not served here; {self.model_name!r} is", param="model")
 
     @asynccontextmanager
     async def answer(self, call: Call, watch: Watch) -> AsyncIterator[Answer]:
@@ -113,6 +114,10 @@ def _request(call: Call, prompt: Sequence[int]) -> Request:
             sampling=replace(call.sampling, seed=seed),
             max_tokens=call.max_tokens,
             n=call.n,
+            service_class=call.placement.service_class,
+            tenant=call.tenant,
+            priority=call.placement.priority,
+            deadline_s=call.deadline_s,
         )
     except InvalidRequest as error:
         raise InvalidArgument(str(error), param=error.param) from error

@@ -2,9 +2,9 @@
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import grpc
 
@@ -13,35 +13,39 @@ from jetway.runtime.outbox import error_to_proto
 from jetway.scheduler.request import SamplingParams
 from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
-from .answer import Choice, Delta, Usage
+from .access import Access, Envelope, deadline_s
+from .answer import Answer, Choice, Delta, Usage
 from .call import Call, Chat, Prompt, message, sampling_params
 from .generate import Generator
+from .placement import Caller
 from .stall import StallLimit
 from .transcript import ScoredToken
+from .words import plain
 
 log = logging.getLogger(__name__)
 
 ERROR_KEY = "jetway-error-bin"  # trailing metadata of a non-OK status: the jetway.v1.Error
+AUTHORIZATION_KEY, TENANT_KEY = "authorization", "x-jetway-tenant"  # metadata of a call
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     """A client that cancels, or that reads nothing for `stall_limit_s`, loses its own call."""
 
-    def __init__(self, generator: Generator, stall_limit_s: float) -> None:
+    def __init__(self, generator: Generator, access: Access, stall_limit_s: float) -> None:
         self._generator = generator
+        self._access = access
         self._stall_limit_s = stall_limit_s
 
     async def Generate(
         self, request: inference_pb2.GenerateRequest, context: Context
     ) -> inference_pb2.GenerateResponse:
-        request_id = _request_id(request)
-        async with _errors_as_status(context, request_id):
-            with self._generator.watch(request_id) as watch:
-                async with self._generator.answer(parse(request, request_id), watch) as answer:
-                    completion = await answer.whole()
+        async with _errors_as_status(context):
+            envelope = self._envelope(request, context)
+            async with self._answer(request, envelope) as answer:
+                completion = await answer.whole()
             return inference_pb2.GenerateResponse(
-                request_id=request_id,
+                request_id=envelope.request_id,
                 model=self._generator.model_name,
                 choices=[_choice(index, choice) for index, choice in enumerate(completion.choices)],
                 usage=_usage(completion.usage),
@@ -52,32 +56,59 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     async def GenerateStream(  # type: ignore[override]
         self, request: inference_pb2.GenerateRequest, context: Context
     ) -> None:
-        request_id = _request_id(request)
-        async with _errors_as_status(context, request_id):
-            with self._generator.watch(request_id) as watch:
-                async with (
-                    self._generator.answer(parse(request, request_id), watch) as answer,
-                    _stall_as_error(self._stall_limit_s) as stall,
-                ):
-                    async for delta in answer:
-                        await stall.write(context.write(_delta(request_id, delta)))
+        async with _errors_as_status(context):
+            envelope = self._envelope(request, context)
+            async with (
+                self._answer(request, envelope) as answer,
+                _stall_as_error(self._stall_limit_s) as stall,
+            ):
+                async for delta in answer:
+                    await stall.write(context.write(_delta(envelope.request_id, delta)))
 
     async def ListModels(
         self, request: inference_pb2.ListModelsRequest, context: Context
     ) -> inference_pb2.ListModelsResponse:
         async with _errors_as_status(context):
+            self._caller(context)
             model = inference_pb2.Model(id=self._generator.model_name, engine=self._generator.engine())
             return inference_pb2.ListModelsResponse(models=[model])
 
+    @asynccontextmanager
+    async def _answer(self, request: inference_pb2.GenerateRequest, envelope: Envelope) -> AsyncIterator[Answer]:
+        with _faults_as_errors(envelope.request_id), self._generator.watch(envelope.request_id) as watch:
+            async with self._generator.answer(parse(request, envelope), watch) as answer:
+                yield answer
+
+    def _envelope(self, request: inference_pb2.GenerateRequest, context: Context) -> Envelope:
+        """Raises Unauthenticated and InvalidArgument."""
+        return Envelope(
+            request_id=_request_id(request),
+            caller=self._caller(context),
+            placer=self._access.placer,
+            service_class=request.service_class if request.HasField("service_class") else None,
+            class_param="service_class",
+            deadline_s=deadline_s(request.deadline_ms, "deadline_ms") if request.HasField("deadline_ms") else None,
+        )
+
+    def _caller(self, context: Context) -> Caller:
+        """Raises Unauthenticated, and InvalidArgument for a tenant that is not plain."""
+        given = {key: str(value) for key, value in context.invocation_metadata() or ()}
+        tenant = given.get(TENANT_KEY)
+        return self._access.keys.caller(given.get(AUTHORIZATION_KEY), plain(tenant, TENANT_KEY) if tenant else None)
+
 
 def _request_id(request: inference_pb2.GenerateRequest) -> str:
-    return request.request_id if request.HasField("request_id") else f"gen-{uuid.uuid4().hex}"
+    """Raises InvalidArgument for one that could not stand in a log line."""
+    return plain(request.request_id, "request_id") if request.HasField("request_id") else f"gen-{uuid.uuid4().hex}"
 
 
-def parse(request: inference_pb2.GenerateRequest, request_id: str) -> Call:
-    """Raises InvalidArgument."""
+def parse(request: inference_pb2.GenerateRequest, envelope: Envelope) -> Call:
+    """Raises InvalidArgument and PermissionDenied."""
     return Call(
-        request_id=request_id,
+        request_id=envelope.request_id,
+        tenant=envelope.caller.tenant,
+        placement=envelope.place(request.priority if request.HasField("priority") else None),
+        deadline_s=envelope.deadline_s,
         model=request.model if request.HasField("model") else None,
         prompts=(_prompt(request),),
         sampling=_sampling(request.sampling),
@@ -160,19 +191,22 @@ async def _stall_as_error(limit_s: float) -> AsyncIterator[StallLimit]:
         raise Cancelled(f"the client read nothing for {limit_s} s, which is the limit") from None
 
 
+@contextmanager
+def _faults_as_errors(request_id: str) -> Iterator[None]:
+    try:
+        yield
+    except JetwayError:
+        raise
+    except Exception as error:
+        log.exception("%s: a fault of the gateway", request_id, extra={"request_id": request_id})
+        raise Internal(f"a fault of the gateway: {type(error).__name__}") from error
+
+
 @asynccontextmanager
-async def _errors_as_status(context: Context, request_id: str | None = None) -> AsyncIterator[None]:
+async def _errors_as_status(context: Context) -> AsyncIterator[None]:
     """End the call with the status that `errors.EDGES` names, and the whole error in its trailing metadata."""
     try:
         yield
     except JetwayError as error:
-        await _abort(context, error)
-    except Exception as error:
-        log.exception("%s: a fault of the gateway", request_id, extra={"request_id": request_id})
-        await _abort(context, Internal(f"a fault of the gateway: {type(error).__name__}"))
-
-
-async def _abort(context: Context, error: JetwayError) -> NoReturn:
-    details = error_to_proto(error).SerializeToString()
-    await context.abort(grpc.StatusCode[edge_of(error).grpc], error.message, ((ERROR_KEY, details),))
-    raise AssertionError("abort raises")
+        details = error_to_proto(error).SerializeToString()
+        await context.abort(grpc.StatusCode[edge_of(error).grpc], error.message, ((ERROR_KEY, details),))

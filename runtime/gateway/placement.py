@@ -19,6 +19,8 @@ from enum import StrEnum
 from jetway.runtime.errors import InvalidArgument, PermissionDenied
 from jetway.scheduler.classes import BATCH, INTERACTIVE, STANDARD
 
+from .words import quoted
+
 TIERS = {
     "priority": INTERACTIVE,
     "fast": INTERACTIVE,
@@ -28,6 +30,7 @@ TIERS = {
     "flex": BATCH,
 }
 TIER_OF_CLASS = {INTERACTIVE: "priority", STANDARD: "default", BATCH: "flex"}
+MAX_PRIORITY = 2**53  # up to here a number of JSON or a double is the whole number that it says
 TRTLLM_STEPS = 1_000_000  # TensorRT-LLM's float in whole steps: the scheduler orders by integers
 
 
@@ -42,7 +45,8 @@ class PriorityDialect(StrEnum):
 class Asked:
     """What one call says about its class."""
 
-    header: str | None = None  # X-Jetway-Class
+    header: str | None = None
+    header_name: str = "X-Jetway-Class"  # or the field that stands for it where there are no headers
     priority: float | None = None
     service_tier: str | None = None
 
@@ -66,6 +70,9 @@ class Placement:
     service_class: str
     priority: int
     service_tier: str
+
+
+DEFAULT_PLACEMENT = Placement(STANDARD, 0, TIER_OF_CLASS[STANDARD])
 
 
 class Placer:
@@ -99,21 +106,22 @@ class Placer:
         """The class that each of the three names, in order of precedence. Raises InvalidArgument."""
         named = {}
         if asked.header is not None:
-            named["X-Jetway-Class"] = asked.header
+            named[asked.header_name] = asked.header
         if asked.priority is not None:
             named["priority"] = self._class_of_priority(asked.priority)
         if asked.service_tier is not None:
             if asked.service_tier not in TIERS:
                 known = ", ".join(TIERS)
                 raise InvalidArgument(
-                    f"service_tier must be one of {known}, not {asked.service_tier!r}", param="service_tier"
+                    f"service_tier must be one of {known}, not {quoted(asked.service_tier)}", param="service_tier"
                 )
             named["service_tier"] = TIERS[asked.service_tier]
         for param, service_class in named.items():
             if service_class not in self._levels:
                 known = ", ".join(self._levels)
                 raise InvalidArgument(
-                    f"{param} asks for class {service_class!r}, which is not served; classes are {known}", param=param
+                    f"{param} asks for class {quoted(service_class)}, which is not served; classes are {known}",
+                    param=param,
                 )
         return named
 
@@ -123,8 +131,9 @@ class Placer:
                 raise InvalidArgument(f"priority must be in [0, 1], not {priority}", param="priority")
             urgency = priority - 0.5
         else:
-            if priority != int(priority):
-                raise InvalidArgument(f"priority must be a whole number, not {priority}", param="priority")
+            if not abs(priority) <= MAX_PRIORITY or priority != int(priority):
+                message = f"priority must be a whole number in [-{MAX_PRIORITY}, {MAX_PRIORITY}], not {priority}"
+                raise InvalidArgument(message, param="priority")
             urgency = -priority
         return INTERACTIVE if urgency > 0 else BATCH if urgency < 0 else STANDARD
 
@@ -132,7 +141,7 @@ class Placer:
         """The scheduler's number: lower first."""
         if priority is None:
             return 0
-        return round(-priority * TRTLLM_STEPS) if self._dialect is PriorityDialect.TRTLLM else int(priority)
+        return round((0.5 - priority) * TRTLLM_STEPS) if self._dialect is PriorityDialect.TRTLLM else int(priority)
 
     def _best_of(self, caller: Caller) -> str:
         return min((name for name in self._levels if caller.may_use(name)), key=self._levels.__getitem__)

@@ -49,8 +49,10 @@ class HttpServer:
         await self._server.listening.wait()
 
     async def stop(self, timeout_s: float) -> None:
-        self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
+        """Accept nothing more, and cut what is open after `timeout_s`; of several calls the earliest to cut counts."""
         self._server.stopping.set()
+        await asyncio.wait((self._running,), timeout=timeout_s)
+        self._server.cut()
         await self._running
 
 
@@ -69,6 +71,12 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
+
+    def cut(self) -> None:
+        """End what is open now."""
+        self.force_exit = True
+        for task in self.server_state.tasks:
+            task.cancel()
 
     async def main_loop(self) -> None:
         ticking = asyncio.create_task(super().main_loop())
@@ -124,6 +132,7 @@ class GrpcServer:
             await self._health.set(service, response.SERVING if serving else response.NOT_SERVING)
 
     async def stop(self, timeout_s: float) -> None:
+        """As HttpServer.stop."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(timeout_s)
 

@@ -38,6 +38,12 @@ POLICY = """\
 
 TENANTS = "A map of names to the fields below, in the file only.\n"
 
+KEYS = """\
+A map of names to the fields below, in the file only. With any key here, /v1 and `jetway.v1.Inference` answer only calls
+that send one (`Authorization: Bearer KEY`), and the key alone says whom a call is counted to.
+`printf %s "$KEY" | sha256sum` gives the hash.
+"""
+
 
 def page() -> str:
     parts = [INTRODUCTION]
@@ -45,7 +51,7 @@ def page() -> str:
     for name, section in SECTIONS.items():
         settings = [each for each in SETTINGS.values() if each.section == name]
         parts.append(_section(f"`{name}`", section.__doc__, settings))
-    for name, introduction in (("classes", CLASSES), ("tenants", TENANTS)):
+    for name, introduction in (("classes", CLASSES), ("tenants", TENANTS), ("keys", KEYS)):
         parts.append(_section(f"`{name}`", introduction, MAP_SETTINGS[name].values()))
         if name == "classes":
             parts.append(POLICY.format(**{name: _yaml(classes) for name, classes in POLICIES.items() if name != FCFS}))

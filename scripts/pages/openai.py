@@ -47,6 +47,18 @@ without. A prompt that already begins with the model's BOS token gets no second 
 nothing is generated a comment (`: keep-alive`) is sent every 10 to 20 s. The last event is `data: [DONE]`, always.
 A client that disconnects ends its call; so does one that reads nothing for `stall_limit_s`.
 
+**Classes.** What a call runs as: the header `X-Jetway-Class`, else `priority`, else `service_tier`, else the default of
+the API key, else `standard`. Two that disagree are refused. `priority` is vLLM's integer (below 0 `interactive`, 0
+`standard`, above 0 `batch`) unless `priority_dialect: trtllm` makes it TensorRT-LLM's (above 0.5, 0.5, below 0.5); it also
+orders the tenant's own requests of the class. `service_tier`: `priority` and `fast` mean `interactive`, `auto`,
+`default` and `scale` `standard`, `flex` `batch`; a request that names one is told in its answer which was used. A class
+that the key may not use is refused with 403, but a `service_tier` falls to the key's best class.
+
+**Callers.** Where the server has keys, everything under /v1 needs `Authorization: Bearer KEY`, and the key says whom a
+call is counted to. Where it has none, the header `X-Jetway-Tenant` says so.
+
+**Deadlines.** `X-Jetway-Deadline-Ms: 1500` ends a call that takes longer, with status 504.
+
 **Request ids.** `x-request-id` of the request, if it is plain ASCII of at most 128 characters, comes back in the
 answer, is part of the answer's `id` and stands in the logs; without one, it is drawn.
 """

@@ -18,7 +18,7 @@ from jetway.scheduler.request import InvalidRequest, Request, SamplingParams
         ("top_p", 1.01, r"top_p must be in \(0.0, 1.0\], not 1.01"),
         ("min_p", -0.5, r"min_p must be in \[0.0, 1.0\], not -0.5"),
         ("top_k", -1, r"top_k must be in \[0, 2147483647\], not -1"),
-        ("repetition_penalty", 0.0, r"repetition_penalty must be in \(0.0, 100.0\], not 0.0"),
+        ("repetition_penalty", 1e-38, r"repetition_penalty must be in \[0.01, 100.0\], not 1e-38"),
         ("presence_penalty", 2.5, r"presence_penalty must be in \[-2.0, 2.0\], not 2.5"),
         ("frequency_penalty", -2.5, r"frequency_penalty must be in \[-2.0, 2.0\], not -2.5"),
         ("logprobs", 21, r"logprobs must be in \[0, 20\], not 21"),

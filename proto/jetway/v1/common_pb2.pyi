@@ -136,7 +136,7 @@ class SamplingParams(_message.Message):
     min_p: _builtins.float
     """Keep tokens with at least min_p times the best probability. Default 0. Range [0, 1]."""
     repetition_penalty: _builtins.float
-    """Divide (positive) or multiply (negative) the logits of tokens seen in prompt or output. Default 1. Range (0, 100]."""
+    """Divide (positive) or multiply (negative) the logits of tokens seen in prompt or output. Default 1. Range [0.01, 100]."""
     presence_penalty: _builtins.float
     """Subtracted once from the logit of each token already generated. Default 0. Range [-2, 2]."""
     frequency_penalty: _builtins.float

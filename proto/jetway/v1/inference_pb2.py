@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from jetway.v1 import common_pb2 as jetway_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19jetway/v1/inference.proto\x12\tjetway.v1\x1a\x16jetway/v1/common.proto\"\xbc\x02\n\x0fGenerateRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12(\n\ttoken_ids\x18\x03 \x01(\x0b\x32\x13.jetway.v1.TokenIdsH\x00\x12\'\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x17.jetway.v1.ChatMessagesH\x00\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x02\x88\x01\x01\x12+\n\x08sampling\x18\x06 \x01(\x0b\x32\x19.jetway.v1.SamplingParams\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x17\n\nrequest_id\x18\x08 \x01(\tH\x03\x88\x01\x01\x12\x0e\n\x01n\x18\t \x01(\rH\x04\x88\x01\x01\x42\x07\n\x05inputB\x08\n\x06_modelB\r\n\x0b_max_tokensB\r\n\x0b_request_idB\x04\n\x02_n\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"8\n\x0c\x43hatMessages\x12(\n\x08messages\x18\x01 \x03(\x0b\x32\x16.jetway.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"z\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\"\n\x07\x63hoices\x18\x03 \x03(\x0b\x32\x11.jetway.v1.Choice\x12\x1f\n\x05usage\x18\x04 \x01(\x0b\x32\x10.jetway.v1.Usage\"\x94\x01\n\x06\x43hoice\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12*\n\x08logprobs\x18\x04 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12.\n\rfinish_reason\x18\x05 \x01(\x0e\x32\x17.jetway.v1.FinishReason\"\xf1\x01\n\rGenerateDelta\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12*\n\x08logprobs\x18\x05 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12.\n\rfinish_reason\x18\x06 \x01(\x0e\x32\x17.jetway.v1.FinishReason\x12\x1f\n\x05\x65rror\x18\x07 \x01(\x0b\x32\x10.jetway.v1.Error\x12\x1f\n\x05usage\x18\x08 \x01(\x0b\x32\x10.jetway.v1.Usage\"\x13\n\x11ListModelsRequest\"6\n\x12ListModelsResponse\x12 \n\x06models\x18\x01 \x03(\x0b\x32\x10.jetway.v1.Model\"A\n\x05Model\x12\n\n\x02id\x18\x01 \x01(\t\x12,\n\x06\x65ngine\x18\x02 \x01(\x0b\x32\x1c.jetway.v1.EngineDescription2\xe5\x01\n\tInference\x12\x43\n\x08Generate\x12\x1a.jetway.v1.GenerateRequest\x1a\x1b.jetway.v1.GenerateResponse\x12H\n\x0eGenerateStream\x12\x1a.jetway.v1.GenerateRequest\x1a\x18.jetway.v1.GenerateDelta0\x01\x12I\n\nListModels\x12\x1c.jetway.v1.ListModelsRequest\x1a\x1d.jetway.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19jetway/v1/inference.proto\x12\tjetway.v1\x1a\x16jetway/v1/common.proto\"\xb8\x03\n\x0fGenerateRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12(\n\ttoken_ids\x18\x03 \x01(\x0b\x32\x13.jetway.v1.TokenIdsH\x00\x12\'\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x17.jetway.v1.ChatMessagesH\x00\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x02\x88\x01\x01\x12+\n\x08sampling\x18\x06 \x01(\x0b\x32\x19.jetway.v1.SamplingParams\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x17\n\nrequest_id\x18\x08 \x01(\tH\x03\x88\x01\x01\x12\x0e\n\x01n\x18\t \x01(\rH\x04\x88\x01\x01\x12\x1a\n\rservice_class\x18\n \x01(\tH\x05\x88\x01\x01\x12\x15\n\x08priority\x18\x0b \x01(\x01H\x06\x88\x01\x01\x12\x18\n\x0b\x64\x65\x61\x64line_ms\x18\x0c \x01(\x04H\x07\x88\x01\x01\x42\x07\n\x05inputB\x08\n\x06_modelB\r\n\x0b_max_tokensB\r\n\x0b_request_idB\x04\n\x02_nB\x10\n\x0e_service_classB\x0b\n\t_priorityB\x0e\n\x0c_deadline_ms\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"8\n\x0c\x43hatMessages\x12(\n\x08messages\x18\x01 \x03(\x0b\x32\x16.jetway.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"z\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\"\n\x07\x63hoices\x18\x03 \x03(\x0b\x32\x11.jetway.v1.Choice\x12\x1f\n\x05usage\x18\x04 \x01(\x0b\x32\x10.jetway.v1.Usage\"\x94\x01\n\x06\x43hoice\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12*\n\x08logprobs\x18\x04 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12.\n\rfinish_reason\x18\x05 \x01(\x0e\x32\x17.jetway.v1.FinishReason\"\xf1\x01\n\rGenerateDelta\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12*\n\x08logprobs\x18\x05 \x03(\x0b\x32\x18.jetway.v1.TokenLogprobs\x12.\n\rfinish_reason\x18\x06 \x01(\x0e\x32\x17.jetway.v1.FinishReason\x12\x1f\n\x05\x65rror\x18\x07 \x01(\x0b\x32\x10.jetway.v1.Error\x12\x1f\n\x05usage\x18\x08 \x01(\x0b\x32\x10.jetway.v1.Usage\"\x13\n\x11ListModelsRequest\"6\n\x12ListModelsResponse\x12 \n\x06models\x18\x01 \x03(\x0b\x32\x10.jetway.v1.Model\"A\n\x05Model\x12\n\n\x02id\x18\x01 \x01(\t\x12,\n\x06\x65ngine\x18\x02 \x01(\x0b\x32\x1c.jetway.v1.EngineDescription2\xe5\x01\n\tInference\x12\x43\n\x08Generate\x12\x1a.jetway.v1.GenerateRequest\x1a\x1b.jetway.v1.GenerateResponse\x12H\n\x0eGenerateStream\x12\x1a.jetway.v1.GenerateRequest\x1a\x18.jetway.v1.GenerateDelta0\x01\x12I\n\nListModels\x12\x1c.jetway.v1.ListModelsRequest\x1a\x1d.jetway.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,27 +33,27 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'jetway.v1.inference_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GENERATEREQUEST']._serialized_start=65
-  _globals['_GENERATEREQUEST']._serialized_end=381
-  _globals['_TOKENIDS']._serialized_start=383
-  _globals['_TOKENIDS']._serialized_end=406
-  _globals['_CHATMESSAGES']._serialized_start=408
-  _globals['_CHATMESSAGES']._serialized_end=464
-  _globals['_CHATMESSAGE']._serialized_start=466
-  _globals['_CHATMESSAGE']._serialized_end=510
-  _globals['_USAGE']._serialized_start=512
-  _globals['_USAGE']._serialized_end=592
-  _globals['_GENERATERESPONSE']._serialized_start=594
-  _globals['_GENERATERESPONSE']._serialized_end=716
-  _globals['_CHOICE']._serialized_start=719
-  _globals['_CHOICE']._serialized_end=867
-  _globals['_GENERATEDELTA']._serialized_start=870
-  _globals['_GENERATEDELTA']._serialized_end=1111
-  _globals['_LISTMODELSREQUEST']._serialized_start=1113
-  _globals['_LISTMODELSREQUEST']._serialized_end=1132
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1134
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1188
-  _globals['_MODEL']._serialized_start=1190
-  _globals['_MODEL']._serialized_end=1255
-  _globals['_INFERENCE']._serialized_start=1258
-  _globals['_INFERENCE']._serialized_end=1487
+  _globals['_GENERATEREQUEST']._serialized_end=505
+  _globals['_TOKENIDS']._serialized_start=507
+  _globals['_TOKENIDS']._serialized_end=530
+  _globals['_CHATMESSAGES']._serialized_start=532
+  _globals['_CHATMESSAGES']._serialized_end=588
+  _globals['_CHATMESSAGE']._serialized_start=590
+  _globals['_CHATMESSAGE']._serialized_end=634
+  _globals['_USAGE']._serialized_start=636
+  _globals['_USAGE']._serialized_end=716
+  _globals['_GENERATERESPONSE']._serialized_start=718
+  _globals['_GENERATERESPONSE']._serialized_end=840
+  _globals['_CHOICE']._serialized_start=843
+  _globals['_CHOICE']._serialized_end=991
+  _globals['_GENERATEDELTA']._serialized_start=994
+  _globals['_GENERATEDELTA']._serialized_end=1235
+  _globals['_LISTMODELSREQUEST']._serialized_start=1237
+  _globals['_LISTMODELSREQUEST']._serialized_end=1256
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1258
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1312
+  _globals['_MODEL']._serialized_start=1314
+  _globals['_MODEL']._serialized_end=1379
+  _globals['_INFERENCE']._serialized_start=1382
+  _globals['_INFERENCE']._serialized_end=1611
 # @@protoc_insertion_point(module_scope)

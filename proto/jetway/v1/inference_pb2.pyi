@@ -32,6 +32,9 @@ class GenerateRequest(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     N_FIELD_NUMBER: _builtins.int
+    SERVICE_CLASS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The served name. Absent: the only model."""
     text: _builtins.str
@@ -39,9 +42,18 @@ class GenerateRequest(_message.Message):
     max_tokens: _builtins.int
     """At least 1. Absent: as long as the engine allows."""
     request_id: _builtins.str
-    """Chosen by the client for its own logs. Absent: the gateway draws one."""
+    """Chosen by the client for its own logs, 1 to 128 visible ASCII characters. Absent: the gateway draws one."""
     n: _builtins.int
     """Independent choices to generate, 1 to 128. Absent: 1."""
+    service_class: _builtins.str
+    """The service class, by its name. Absent: what `priority` says, else the default of the API key."""
+    priority: _builtins.float
+    """In the dialect that the server is configured for: vLLM's, a whole number, lower first, below 0 interactive, above 0
+    batch; or TensorRT-LLM's, in [0, 1], higher first, above 0.5 interactive, below it batch. It also orders the
+    tenant's own requests of the class. One that disagrees with `service_class` is refused.
+    """
+    deadline_ms: _builtins.int
+    """From acceptance to the end, 1 to 86400000. Absent: the class's."""
     @_builtins.property
     def token_ids(self) -> Global___TokenIds:
         """Used as they are."""
@@ -68,21 +80,32 @@ class GenerateRequest(_message.Message):
         stop: _abc.Iterable[_builtins.str] | None = ...,
         request_id: _builtins.str | None = ...,
         n: _builtins.int | None = ...,
+        service_class: _builtins.str | None = ...,
+        priority: _builtins.float | None = ...,
+        deadline_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_model", b"_model", "_n", b"_n", "_request_id", b"_request_id", "chat", b"chat", "input", b"input", "max_tokens", b"max_tokens", "model", b"model", "n", b"n", "request_id", b"request_id", "sampling", b"sampling", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "_model", b"_model", "_n", b"_n", "_priority", b"_priority", "_request_id", b"_request_id", "_service_class", b"_service_class", "chat", b"chat", "deadline_ms", b"deadline_ms", "input", b"input", "max_tokens", b"max_tokens", "model", b"model", "n", b"n", "priority", b"priority", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "_model", b"_model", "_n", b"_n", "_request_id", b"_request_id", "chat", b"chat", "input", b"input", "max_tokens", b"max_tokens", "model", b"model", "n", b"n", "request_id", b"request_id", "sampling", b"sampling", "stop", b"stop", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "_model", b"_model", "_n", b"_n", "_priority", b"_priority", "_request_id", b"_request_id", "_service_class", b"_service_class", "chat", b"chat", "deadline_ms", b"deadline_ms", "input", b"input", "max_tokens", b"max_tokens", "model", b"model", "n", b"n", "priority", b"priority", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "stop", b"stop", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
+    _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__n: _TypeAlias = _typing.Literal["n"]  # noqa: Y015
     _WhichOneofArgType__n: _TypeAlias = _typing.Literal["_n", b"_n"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    _WhichOneofReturnType__service_class: _TypeAlias = _typing.Literal["service_class"]  # noqa: Y015
+    _WhichOneofArgType__service_class: _TypeAlias = _typing.Literal["_service_class", b"_service_class"]  # noqa: Y015
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["text", "token_ids", "chat"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deadline_ms) -> _WhichOneofReturnType__deadline_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
     @_typing.overload
@@ -90,7 +113,11 @@ class GenerateRequest(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__n) -> _WhichOneofReturnType__n | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__service_class) -> _WhichOneofReturnType__service_class | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
 

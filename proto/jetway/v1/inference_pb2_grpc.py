@@ -28,6 +28,9 @@ if _version_not_supported:
 class InferenceStub(object):
     """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
     serialized, in the trailing metadata `jetway-error-bin`.
+
+    Metadata of a call: `authorization`, "Bearer KEY", where the server has API keys; `x-jetway-tenant`, where it has none,
+    says whom the call is counted to.
     """
 
     def __init__(self, channel):
@@ -56,6 +59,9 @@ class InferenceStub(object):
 class InferenceServicer(object):
     """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
     serialized, in the trailing metadata `jetway-error-bin`.
+
+    Metadata of a call: `authorization`, "Bearer KEY", where the server has API keys; `x-jetway-tenant`, where it has none,
+    says whom the call is counted to.
     """
 
     def Generate(self, request, context):
@@ -109,6 +115,9 @@ def add_InferenceServicer_to_server(servicer, server):
 class Inference(object):
     """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
     serialized, in the trailing metadata `jetway-error-bin`.
+
+    Metadata of a call: `authorization`, "Bearer KEY", where the server has API keys; `x-jetway-tenant`, where it has none,
+    says whom the call is counted to.
     """
 
     @staticmethod

@@ -29,6 +29,9 @@ GRPC_VERSION: str
 class InferenceStub:
     """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
     serialized, in the trailing metadata `jetway-error-bin`.
+
+    Metadata of a call: `authorization`, "Bearer KEY", where the server has API keys; `x-jetway-tenant`, where it has none,
+    says whom the call is counted to.
     """
 
     @_typing.overload
@@ -48,6 +51,9 @@ class InferenceStub:
 class InferenceAsyncStub(InferenceStub):
     """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
     serialized, in the trailing metadata `jetway-error-bin`.
+
+    Metadata of a call: `authorization`, "Bearer KEY", where the server has API keys; `x-jetway-tenant`, where it has none,
+    says whom the call is counted to.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -63,6 +69,9 @@ class InferenceAsyncStub(InferenceStub):
 class InferenceServicer(metaclass=_abc_1.ABCMeta):
     """A call that is refused, or a unary call that fails, ends with a non-OK status; the whole jetway.v1.Error stands,
     serialized, in the trailing metadata `jetway-error-bin`.
+
+    Metadata of a call: `authorization`, "Bearer KEY", where the server has API keys; `x-jetway-tenant`, where it has none,
+    says whom the call is counted to.
     """
 
     @_abc_1.abstractmethod

@@ -51,19 +51,30 @@ COMPLETION = Shape(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What the whole and every chunk begin with; `service_tier` where the client named one."""
+
+    call_id: str
+    model: str
+    service_tier: str | None = None
+
+    def text(self) -> str:
+        tier = "" if self.service_tier is None else f',"service_tier":{_encode(self.service_tier)}'
+        return f'"id":{_encode(self.call_id)},"created":{int(time.time())},"model":{_encode(self.model)}{tier}'
+
+
 class Format:
     """One call's answer, whole or as events of a stream.
 
     `logprobs` writes those of a choice; None: the call asks for none. With `include_usage` a stream ends with the usage.
     """
 
-    def __init__(
-        self, shape: Shape, call_id: str, model: str, logprobs: LogprobsWriter | None, *, include_usage: bool
-    ) -> None:
+    def __init__(self, shape: Shape, head: Head, logprobs: LogprobsWriter | None, *, include_usage: bool) -> None:
         self._shape = shape
-        head = f'"id":{_encode(call_id)},"created":{int(time.time())},"model":{_encode(model)}'
-        self._whole_head = f'{head},"object":"{shape.whole_object}"'
-        self._chunk_head = f'data: {{{head},"object":"{shape.chunk_object}","choices":'
+        start = head.text()
+        self._whole_head = f'{start},"object":"{shape.whole_object}"'
+        self._chunk_head = f'data: {{{start},"object":"{shape.chunk_object}","choices":'
         self._chunk_tail = ',"usage":null}\n\n' if include_usage else "}\n\n"
         self._logprobs = logprobs
         self._include_usage = include_usage

@@ -1,7 +1,6 @@
 """What every path shares: request ids, bodies, and errors in the form that OpenAI's clients read."""
 
 import logging
-import re
 import uuid
 from collections.abc import Mapping
 
@@ -9,13 +8,17 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from jetway.runtime.errors import Cancelled, Internal, JetwayError, edge_of
+from jetway.runtime.errors import Cancelled, Internal, InvalidArgument, JetwayError, edge_of
+from jetway.runtime.gateway.access import Access, Envelope, deadline_s
+from jetway.runtime.gateway.placement import Caller
+from jetway.runtime.gateway.words import cut, is_plain, plain, quoted
 
 from .errors import error_body, error_object, retry_headers
 
 log = logging.getLogger(__name__)
 
-_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
+CLASS_HEADER, TENANT_HEADER, DEADLINE_HEADER = "X-Jetway-Class", "X-Jetway-Tenant", "X-Jetway-Deadline-Ms"
+_MAX_DEADLINE_DIGITS = 12  # more are out of range, whatever they say
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 
 
@@ -23,9 +26,34 @@ def request_id(request: Request) -> str:
     """For the header x-request-id: the client's own, where it is plain, or one that is drawn once a request."""
     if not hasattr(request.state, "request_id"):
         given = request.headers.get("x-request-id", "")
-        request.state.request_id = given if _PLAIN_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
+        request.state.request_id = given if is_plain(given) else f"req-{uuid.uuid4().hex}"
     chosen: str = request.state.request_id
     return chosen
+
+
+def caller(request: Request, access: Access) -> Caller:
+    """Who sends it. Raises Unauthenticated, and InvalidArgument for a tenant that is not plain."""
+    tenant = request.headers.get(TENANT_HEADER)
+    return access.keys.caller(request.headers.get("authorization"), plain(tenant, TENANT_HEADER) if tenant else None)
+
+
+def envelope(request: Request, access: Access, call_id: str) -> Envelope:
+    """Raises Unauthenticated and InvalidArgument."""
+    deadline = request.headers.get(DEADLINE_HEADER)
+    return Envelope(
+        request_id=call_id,
+        caller=caller(request, access),
+        placer=access.placer,
+        service_class=request.headers.get(CLASS_HEADER),
+        class_param=CLASS_HEADER,
+        deadline_s=None if deadline is None else deadline_s(_milliseconds(deadline), DEADLINE_HEADER),
+    )
+
+
+def _milliseconds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DEADLINE_DIGITS):
+        raise InvalidArgument(f"{DEADLINE_HEADER} must be a whole number, not {quoted(text)}", param=DEADLINE_HEADER)
+    return int(text)
 
 
 def json_response(
@@ -61,7 +89,7 @@ async def _jetway_error(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """No such path or method, or too large a body."""
     assert isinstance(error, HTTPException)
-    where = f"{request.method} {request.url.path}"
+    where = cut(f"{request.method} {request.url.path}")
     messages = {404: f"{where}: no such path", 405: f"{where}: this path takes other methods"}
     body = error_object(
         messages.get(error.status_code, error.detail),

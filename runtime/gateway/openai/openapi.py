@@ -11,6 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from jetway.runtime.errors import EDGES
 
 from . import responses
+from .http import CLASS_HEADER, DEADLINE_HEADER, TENANT_HEADER
 from .requests import CallBody, ChatBody, CompletionBody
 from .unsupported import REFUSED
 
@@ -22,6 +23,15 @@ _MODELS: tuple[type[BaseModel], ...] = (
     responses.Model, responses.ModelList, responses.Health, responses.Error,
 )  # fmt: skip
 _MODEL_ID = {"name": "model_id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+_HEADERS = [
+    {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
+    for name, description in (
+        (CLASS_HEADER, "The service class, by its name."),
+        (TENANT_HEADER, "Whom the call is counted to, where the server has no API keys."),
+        (DEADLINE_HEADER, "Milliseconds after which the call ends with 504."),
+    )
+]
 
 
 @cache
@@ -51,6 +61,7 @@ def _post(summary: str, body: type[CallBody], whole: type[BaseModel], chunk: typ
     statuses = {413} | {edge.http for edge in EDGES.values()}
     return {
         "summary": summary,
+        "parameters": _HEADERS,
         "requestBody": {"required": True, "content": _json(body)},
         "responses": {"200": _response("The answer.", _json(whole) | _events(chunk))} | _errors(statuses),
     }

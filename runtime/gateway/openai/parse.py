@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from jetway.runtime.errors import InvalidArgument
+from jetway.runtime.gateway.access import Envelope
 from jetway.runtime.gateway.call import Call, Chat, Message, Prompt, message, sampling_params
 from jetway.scheduler.request import SamplingParams
 
@@ -22,22 +23,23 @@ class HttpCall:
     call: Call
     stream: bool
     include_usage: bool  # a last chunk of the stream with the usage
+    service_tier: str | None = None  # the one that is used; None: the client names none
 
 
-def parse_chat(body: bytes, request_id: str) -> HttpCall:
+def parse_chat(body: bytes, envelope: Envelope) -> HttpCall:
     chat = _read(ChatBody, body)
     if chat.top_logprobs is not None and not chat.logprobs:
         raise InvalidArgument("top_logprobs is allowed only with logprobs: true", param="top_logprobs")
     logprobs = (chat.top_logprobs or 0) if chat.logprobs else None
     prompt = Chat(tuple(_message(index, each) for index, each in enumerate(chat.messages)))
-    return _http_call(chat, request_id, prompts=(prompt,), max_tokens=_max_tokens(chat), logprobs=logprobs)
+    return _http_call(chat, envelope, prompts=(prompt,), max_tokens=_max_tokens(chat), logprobs=logprobs)
 
 
-def parse_completion(body: bytes, request_id: str) -> HttpCall:
+def parse_completion(body: bytes, envelope: Envelope) -> HttpCall:
     completion = _read(CompletionBody, body)
     max_tokens = completion.max_tokens or _COMPLETION_MAX_TOKENS
     prompts = _prompts(completion)
-    return _http_call(completion, request_id, prompts=prompts, max_tokens=max_tokens, logprobs=completion.logprobs)
+    return _http_call(completion, envelope, prompts=prompts, max_tokens=max_tokens, logprobs=completion.logprobs)
 
 
 def _read(model: type[BodyT], body: bytes) -> BodyT:
@@ -47,13 +49,14 @@ def _read(model: type[BodyT], body: bytes) -> BodyT:
 
 
 def _http_call(
-    body: CallBody, request_id: str, *, prompts: tuple[Prompt, ...], max_tokens: int | None, logprobs: int | None
+    body: CallBody, envelope: Envelope, *, prompts: tuple[Prompt, ...], max_tokens: int | None, logprobs: int | None
 ) -> HttpCall:
     options = body.stream_options
     if options is not None and not body.stream:
         raise InvalidArgument("stream_options is allowed only with stream: true", param="stream_options")
+    placement = envelope.place(body.priority, body.service_tier)
     call = Call(
-        request_id=request_id,
+        request_id=envelope.request_id,
         model=body.model,
         prompts=prompts,
         sampling=_sampling(body, logprobs),
@@ -61,8 +64,16 @@ def _http_call(
         n=body.n or 1,
         max_tokens=max_tokens,
         stop=_stop(body),
+        tenant=envelope.caller.tenant,
+        placement=placement,
+        deadline_s=envelope.deadline_s,
     )
-    return HttpCall(call, body.stream is True, options is not None and options.include_usage is True)
+    return HttpCall(
+        call,
+        stream=body.stream is True,
+        include_usage=options is not None and options.include_usage is True,
+        service_tier=None if body.service_tier is None else placement.service_tier,
+    )
 
 
 def _max_tokens(chat: ChatBody) -> int | None:

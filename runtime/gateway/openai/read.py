@@ -1,6 +1,7 @@
 """Bytes to a request body: it is what it should be, or an InvalidArgument names the field, the limit and the value."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -8,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jetway.runtime.errors import InvalidArgument
+from jetway.runtime.gateway.words import cut
 
 from .requests import Body
 
@@ -42,8 +44,13 @@ def read_object(body: bytes) -> dict[str, Any]:
     """Raises InvalidArgument for anything but a JSON object, NaN and Infinity included."""
     try:
         values = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"the body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidArgument("the body is nested too deeply") from error
+    except ValueError as error:  # of int()
+        limit = sys.get_int_max_str_digits()
+        raise InvalidArgument(f"a number in the body has more than {limit} digits, which is the limit") from error
     if not isinstance(values, dict):
         raise InvalidArgument(f"the body must be a JSON object, not {shown(values)}")
     return values
@@ -59,13 +66,15 @@ def read(model: type[BodyT], values: Mapping[str, Any]) -> BodyT:
 
 def shown(value: object) -> str:
     """The value as JSON, cut to a length that fits a message."""
-    text = json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    try:
+        return cut(json.dumps(value))
+    except RecursionError:
+        return "what is nested too deeply to show"
 
 
 def _translated(error: ErrorDetails) -> InvalidArgument:
     """The first of the errors is enough for a message."""
-    path = _path(error["loc"])
+    path = cut(_path(error["loc"]))
     value = error["input"]
     details: dict[str, Any] = {
         "path": path,
@@ -89,4 +98,4 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
+    raise InvalidArgument(f"the body is not valid JSON: {constant} is not a JSON number")

@@ -5,14 +5,27 @@ The parser reads these, and docs/openapi.json and docs/openai.md are made from t
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticKnownError
 
 from jetway.runtime.gateway.call import MAX_CHOICES, MAX_STOP_CHARS, MAX_STOPS
+from jetway.runtime.gateway.placement import TIERS
 from jetway.scheduler.request import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_STOP_TOKENS
 
 _MAX_INT = 2**31 - 1
 _MAX_SEED = 2**64 - 1
 
+
+def _unicode(text: str) -> str:
+    """Refuse half a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticKnownError("string_unicode") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
 TokenId = Annotated[int, Field(ge=0, le=_MAX_INT)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 LogitBias = dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
@@ -47,8 +60,8 @@ Stop = Annotated[
 ]
 TokenIds = Annotated[list[TokenId], Field(min_length=1)]
 Prompts = Annotated[
-    Annotated[str, Tag("<text>")]
-    | Annotated[list[str], Field(min_length=1, max_length=MAX_CHOICES), Tag("<texts>")]
+    Annotated[Text, Tag("<text>")]
+    | Annotated[list[Text], Field(min_length=1, max_length=MAX_CHOICES), Tag("<texts>")]
     | Annotated[TokenIds, Tag("<list>")]
     | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_CHOICES), Tag("<lists>")],
     Discriminator(
@@ -67,13 +80,13 @@ class Body(BaseModel):
 
 class TextPart(Body):
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class MessageBody(Body):
     role: Literal["system", "developer", "user", "assistant"] = Field(description="developer is read as system")
     content: Annotated[
-        Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>")],
+        Annotated[Text, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>")],
         Discriminator(_looks, custom_error_type="type", custom_error_message="a string or a list of text parts"),
     ] = Field(description="text, or parts of text, which become lines")
     tool_calls: list[Any] | None = Field(None, max_length=0)  # not supported, like the next
@@ -87,7 +100,7 @@ class StreamOptions(Body):
 class CallBody(Body):
     """What both endpoints take."""
 
-    model: str | None = Field(None, description="the served name; absent: the only model")
+    model: Text | None = Field(None, description="the served name; absent: the only model")
     n: int | None = Field(
         None, ge=1, le=MAX_CHOICES, description=f"choices of each prompt, 1 if absent; at most {MAX_CHOICES} in all"
     )
@@ -105,12 +118,16 @@ class CallBody(Body):
     top_k: int | None = Field(None, ge=-1, le=_MAX_INT, description="the k most probable tokens; 0 or -1: all")
     min_p: float | None = Field(None, ge=0, le=1, description="tokens of at least min_p times the best probability")
     repetition_penalty: float | None = Field(
-        None, gt=0, le=100, description="divides or multiplies the logits of tokens seen in prompt or answer"
+        None, ge=0.01, le=100, description="divides or multiplies the logits of tokens seen in prompt or answer"
     )
     min_tokens: int | None = Field(None, ge=0, le=_MAX_INT, description="no end and no stop token before so many")
     stop_token_ids: list[TokenId] | None = Field(
         None, max_length=MAX_STOP_TOKENS, description="each ends the answer, and has no text"
     )
+    priority: float | None = Field(
+        None, description="in the server's dialect: vLLM's, lower first, or TensorRT-LLM's, higher first"
+    )
+    service_tier: Text | None = Field(None, description=f"{', '.join(TIERS)}; the answer says which was used")
     ignore_eos: bool | None = Field(None, description="the model's end tokens do not end the answer")
 
 

@@ -9,13 +9,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from jetway.runtime.errors import Internal
+from jetway.runtime.gateway.access import Envelope
 from jetway.runtime.gateway.answer import Answer
 from jetway.runtime.gateway.generate import Generator
 from jetway.runtime.gateway.watch import Watch
 
 from .errors import error_event
 from .events import event_stream
-from .format import DONE, Format, Shape
+from .format import DONE, Format, Head, Shape
 from .logprobs import LogprobsWriter
 from .parse import HttpCall
 
@@ -27,7 +28,7 @@ class Endpoint:
     """What answers the calls of one path."""
 
     generator: Generator
-    parse: Callable[[bytes, str], HttpCall]
+    parse: Callable[[bytes, Envelope], HttpCall]
     shape: Shape
     logprobs: LogprobsWriter
     stall_limit_s: float
@@ -40,10 +41,11 @@ class CompletionResponse(Response):
     answer. A client that disconnects, or that reads nothing for the endpoint's `stall_limit_s`, loses its call.
     """
 
-    def __init__(self, endpoint: Endpoint, call_id: str, body: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: Endpoint, envelope: Envelope, body: bytes, headers: Mapping[str, str]) -> None:
         super().__init__()
         self._endpoint = endpoint
-        self._call_id = call_id
+        self._envelope = envelope
+        self._call_id = envelope.request_id
         self._call_body = body
         self._extra_headers = headers
 
@@ -53,7 +55,7 @@ class CompletionResponse(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         generator = self._endpoint.generator
         with generator.watch(self._call_id) as watch:
-            call = self._endpoint.parse(self._call_body, self._call_id)
+            call = self._endpoint.parse(self._call_body, self._envelope)
             format = self._format(call)
             async with generator.answer(call.call, watch) as answer:
                 if call.stream:
@@ -63,10 +65,10 @@ class CompletionResponse(Response):
         await Response(body, headers=self._extra_headers, media_type="application/json")(scope, receive, send)
 
     def _format(self, call: HttpCall) -> Format:
+        head = Head(call_id=self._call_id, model=self._endpoint.generator.model_name, service_tier=call.service_tier)
         return Format(
             self._endpoint.shape,
-            self._call_id,
-            self._endpoint.generator.model_name,
+            head,
             None if call.call.sampling.logprobs is None else self._endpoint.logprobs,
             include_usage=call.include_usage,
         )

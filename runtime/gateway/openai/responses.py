@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+ServiceTier = Literal["priority", "default", "flex"]  # the one that is used, where the request names one
+
 
 class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -52,6 +54,7 @@ class ChatCompletion(Answer):
     id: str
     created: int
     model: str
+    service_tier: ServiceTier = "default"
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
     usage: Usage
@@ -75,6 +78,7 @@ class TextCompletion(Answer):
     id: str
     created: int
     model: str
+    service_tier: ServiceTier = "default"
     object: Literal["text_completion"]
     choices: list[TextChoice]
     usage: Usage
@@ -100,6 +104,7 @@ class ChatChunk(Answer):
     id: str
     created: int
     model: str
+    service_tier: ServiceTier = "default"
     object: Literal["chat.completion.chunk"]
     choices: list[ChatChunkChoice]
     usage: Usage | None = None
@@ -118,6 +123,7 @@ class TextChunk(Answer):
     id: str
     created: int
     model: str
+    service_tier: ServiceTier = "default"
     object: Literal["text_completion"]
     choices: list[TextChunkChoice]
     usage: Usage | None = None

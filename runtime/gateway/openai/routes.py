@@ -6,28 +6,31 @@ import time
 from fastapi import FastAPI, Request, Response
 
 from jetway.runtime.config import GatewayConfig
+from jetway.runtime.gateway.access import Access
 from jetway.runtime.gateway.generate import Generator
 from jetway.runtime.gateway.metrics.exposition import CONTENT_TYPE, Exposition
 
 from .format import CHAT, COMPLETION
-from .http import install_error_handlers, json_response, read_body, request_id
+from .http import caller, envelope, install_error_handlers, json_response, read_body, request_id
 from .logprobs import LogprobsFormat
 from .openapi import document
 from .parse import parse_chat, parse_completion
 from .respond import CompletionResponse, Endpoint
 
+_READ = ["GET", "HEAD"]
 
-def openai_app(generator: Generator, exposition: Exposition, config: GatewayConfig) -> FastAPI:
-    """The OpenAI API under /v1, /health, /metrics, and /openapi.json, which describes them all."""
+
+def openai_app(generator: Generator, exposition: Exposition, access: Access, config: GatewayConfig) -> FastAPI:
+    """The OpenAI API under /v1, /health, /metrics, and /openapi.json, which describes them all; only /v1 needs a key."""
     app = FastAPI(title="Jetway", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    paths = _Paths(generator, exposition, config)
+    paths = _Paths(generator, exposition, access, config)
     app.add_api_route("/v1/chat/completions", paths.chat_completions, methods=["POST"])
     app.add_api_route("/v1/completions", paths.completions, methods=["POST"])
-    app.add_api_route("/v1/models", paths.models, methods=["GET"])
-    app.add_api_route("/v1/models/{model_id:path}", paths.model, methods=["GET"])
-    app.add_api_route("/health", paths.health, methods=["GET"])
-    app.add_api_route("/metrics", paths.metrics, methods=["GET"])
-    app.add_api_route("/openapi.json", paths.openapi, methods=["GET"])
+    app.add_api_route("/v1/models", paths.models, methods=_READ)
+    app.add_api_route("/v1/models/{model_id:path}", paths.model, methods=_READ)
+    app.add_api_route("/health", paths.health, methods=_READ)
+    app.add_api_route("/metrics", paths.metrics, methods=_READ)
+    app.add_api_route("/openapi.json", paths.openapi, methods=_READ)
     install_error_handlers(app)
     return app
 
@@ -35,9 +38,10 @@ def openai_app(generator: Generator, exposition: Exposition, config: GatewayConf
 class _Paths:
     """One method a path. Errors are raised, for the application's handlers to write."""
 
-    def __init__(self, generator: Generator, exposition: Exposition, config: GatewayConfig) -> None:
+    def __init__(self, generator: Generator, exposition: Exposition, access: Access, config: GatewayConfig) -> None:
         self._generator = generator
         self._exposition = exposition
+        self._access = access
         self._max_request_bytes = config.max_request_bytes
         self._started = int(time.time())
         logprobs = LogprobsFormat(generator.vocabulary)
@@ -51,9 +55,11 @@ class _Paths:
         return await self._complete(request, self._completion)
 
     async def models(self, request: Request) -> Response:
+        caller(request, self._access)
         return json_response(request, json.dumps({"object": "list", "data": [self._model()]}))
 
     async def model(self, request: Request, model_id: str) -> Response:
+        caller(request, self._access)
         self._generator.check_model(model_id)
         return json_response(request, json.dumps(self._model()))
 
@@ -69,10 +75,10 @@ class _Paths:
         return json_response(request, json.dumps(document()))
 
     async def _complete(self, request: Request, endpoint: Endpoint) -> Response:
-        body = await read_body(request, self._max_request_bytes)
         chosen = request_id(request)
-        call_id = endpoint.shape.id_prefix + chosen.removeprefix("req-")
-        return CompletionResponse(endpoint, call_id, body, {"x-request-id": chosen})
+        call = envelope(request, self._access, endpoint.shape.id_prefix + chosen.removeprefix("req-"))
+        body = await read_body(request, self._max_request_bytes)  # of those who may call
+        return CompletionResponse(endpoint, call, body, {"x-request-id": chosen})
 
     def _model(self) -> dict[str, object]:
         """`max_model_len` is what other servers call the longest sequence."""

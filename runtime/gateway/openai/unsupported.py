@@ -52,10 +52,8 @@ IGNORED: dict[str, str] = {
     "metadata": "nothing is stored",
     "parallel_tool_calls": "there are no tools",
     "prediction": "a hint for speed",
-    "priority": "every request has the same class",
     "prompt_cache_key": "prefixes are found by their tokens",
     "safety_identifier": "nothing is moderated",
-    "service_tier": "every request has the same class",
     "store": "nothing is stored",
     "user": "nothing is counted by user",
 }

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from jetway.builder.manifest import CHAT_TEMPLATE_FILE, TOKENIZER_FILE, Tokens
 from jetway.runtime.errors import ConfigError, InvalidArgument
 from jetway.runtime.gateway.call import Chat, Prompt
+from jetway.runtime.gateway.words import cut
 
 from .detokenizer import Detokenizer
 from .template import ChatTemplate
@@ -61,7 +62,9 @@ class TextCodec:
             [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=not has_special_tokens)
         except Exception as error:  # `tokenizers` raises no class of its own
             param = "messages" if is_chat else "prompt"
-            raise InvalidArgument(f"the model's tokenizer cannot encode this text: {error}", param=param) from error
+            raise InvalidArgument(
+                f"the model's tokenizer cannot encode this text: {cut(str(error))}", param=param
+            ) from error
         return encoding.ids
 
     def _render(self, chat: Chat) -> str:

@@ -12,6 +12,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from jetway.runtime.errors import ConfigError, InvalidArgument
+from jetway.runtime.gateway.words import cut
 
 
 class ChatTemplate:
@@ -40,7 +41,7 @@ class ChatTemplate:
             )
         except Exception as error:  # a template is foreign code: whatever it raises is about these messages
             raise InvalidArgument(
-                f"the model's chat template refuses these messages: {error}", param="messages"
+                f"the model's chat template refuses these messages: {cut(str(error))}", param="messages"
             ) from error
 
 

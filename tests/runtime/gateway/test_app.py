@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import openai
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tokenizers import Tokenizer
 
 from jetway.builder import manifest
@@ -119,14 +120,29 @@ async def test_stop_ends_what_is_left_after_the_drain(
         await reading
 
 
+async def test_what_is_no_call_does_not_delay_a_stop(gateway: Gateway, channel: grpc.aio.Channel) -> None:
+    health: Any = health_pb2_grpc.HealthStub(channel)
+    watch = health.Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+    async with connection(gateway.http_port) as (_, writer):
+        writer.write(post("/v1/completions", {"prompt": "a"})[:-1])  # an upload that never ends
+        await writer.drain()
+        await exchange(gateway.http_port, request("GET", "/health"))  # the server has read it by then
+
+        async with asyncio.timeout(10.0):
+            await gateway.stop(600.0)
+    watch.cancel()
+
+
 @pytest.mark.parametrize("port", ["port", "grpc_port"])
 async def test_port_in_use_is_a_config_error(
     gateway: Gateway, engine_dir: Path, scheduler: FakeScheduler, port: str
 ) -> None:
     taken = {"port": gateway.http_port, "grpc_port": gateway.grpc_port}[port]
+    config: dict[str, Any] = {port: taken}
 
     with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1 port {taken}"):
-        async with running_gateway(engine_dir, scheduler.address, **{port: taken}):
+        async with running_gateway(engine_dir, scheduler.address, **config):
             pass
     scheduler.script = answering([5], reason=LENGTH)
     assert (await exchange(gateway.http_port, post("/v1/completions", {"prompt": "a"}))).status == 200

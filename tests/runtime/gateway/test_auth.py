@@ -25,7 +25,9 @@ def test_a_key_names_its_caller_whatever_the_tenant_header_says(authorization: s
     assert RING.caller(authorization, "somebody else") == caller
 
 
-@pytest.mark.parametrize("authorization", [None, "", "sk-acme", "Basic sk-acme", "Bearer", "Bearer sk-acm", "Bearer sk-acmee"])
+@pytest.mark.parametrize(
+    "authorization", [None, "", "sk-acme", "Basic sk-acme", "Bearer", "Bearer sk-acm", "Bearer sk-acmee"]
+)
 def test_without_a_known_key_nobody_calls(authorization: str | None) -> None:
     with pytest.raises(Unauthenticated) as error:
         RING.caller(authorization, None)

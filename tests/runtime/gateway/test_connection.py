@@ -60,7 +60,9 @@ async def test_add_says_everything_about_the_request() -> None:
         temperature=0.5, top_k=0, top_p=1, min_p=0, repetition_penalty=1, presence_penalty=0, frequency_penalty=0,
         logit_bias_tokens=[3], logit_bias_values=[-1.5], min_tokens=0, ignore_eos=False, seed=7,
     )  # fmt: skip
-    add = scheduler_pb2.Add(handle=1, request_id="r", prompt=[1, 2], max_tokens=5, sampling=sampling, n=2)
+    add = scheduler_pb2.Add(
+        handle=1, request_id="r", prompt=[1, 2], max_tokens=5, sampling=sampling, n=2, service_class="standard"
+    )
     assert message == scheduler_pb2.SessionRequest(add=add)
 
 

@@ -79,6 +79,27 @@ async def test_wrong_request_is_a_status_and_the_whole_error_in_the_metadata(
     assert scheduler.adds.empty()
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        inference_pb2.GenerateRequest(text="a", model="é" * 500_000),
+        inference_pb2.GenerateRequest(text="a", service_class="é" * 500_000),
+        inference_pb2.GenerateRequest(
+            chat=inference_pb2.ChatMessages(messages=[inference_pb2.ChatMessage(role="é" * 500_000)])
+        ),
+    ],
+    ids=["model", "class", "role"],
+)
+async def test_metadata_does_not_grow_with_what_clients_send(
+    stub: Any, request_: inference_pb2.GenerateRequest
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Generate(request_)
+    metadata: dict[str, Any] = dict(caught.value.trailing_metadata())
+    assert len(metadata["jetway-error-bin"]) < 600
+    assert "…" in (caught.value.details() or "")
+
+
 async def test_refusal_of_the_scheduler_is_a_status(stub: Any, scheduler: FakeScheduler) -> None:
     error = common_pb2.Error(code=common_pb2.ERROR_CODE_OVERLOADED, message="1024 requests wait", retry_after_s=7)
     scheduler.script = lambda add: [refused(add.handle, error)]

@@ -1,5 +1,6 @@
 """What a scrape of /metrics says."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ async def test_without_the_scheduler_the_gateways_own_figures_remain(engine_dir:
 
 
 async def test_names_of_vllm_stand_beside_where_asked(engine_dir: Path, scheduler: FakeScheduler) -> None:
-    gateway = Gateway(CONFIG, engine_dir, None, scheduler.address, "vllm")
+    gateway = Gateway(replace(CONFIG, metrics_compat="vllm"), engine_dir, None, scheduler.address)
     await gateway.start()
     await gateway.ready()
     scheduler.stats = scheduler_pb2.StatsResponse(engine=ENGINE, num_running=3)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from jetway.runtime.errors import InvalidArgument
-from jetway.runtime.gateway.openai.parse import parse_chat
+from jetway.runtime.gateway.openai.parse import parse_chat, parse_completion
 from jetway.runtime.gateway.openai.requests import ChatBody
 from jetway.scheduler.request import InvalidRequest, SamplingParams
-from tests.support.bodies import HELLO, chat, completion, refusal
+from tests.support.bodies import ENVELOPE, HELLO, chat, completion, refusal
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_ranges_are_those_of_the_sampling_parameters(name: str) -> None:
         (b"\xff", "the body is not valid JSON: 'utf-8' codec"),
         (b'{"temperature": NaN}', "the body is not valid JSON: NaN is not a JSON number"),
         (b'{"temperature": -Infinity}', "the body is not valid JSON: -Infinity is not a JSON number"),
-        (b'{"seed": ' + b"9" * 5000 + b"}", "the body is not valid JSON: Exceeds the limit"),
-        (b"[" * 100_000, "the body is not valid JSON: "),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "a number in the body has more than 4300 digits, which is the limit"),
+        (b"[" * 100_000, "the body is nested too deeply"),
         (b"[]", "the body must be a JSON object, not []"),
         (b"null", "the body must be a JSON object, not null"),
         (b"1.5", "the body must be a JSON object, not 1.5"),
@@ -197,7 +197,7 @@ def test_ranges_are_those_of_the_sampling_parameters(name: str) -> None:
 )
 def test_body_that_is_no_json_object_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        parse_chat(body, "id")
+        parse_chat(body, ENVELOPE)
 
     assert caught.value.message.startswith(message)
 
@@ -205,7 +205,7 @@ def test_body_that_is_no_json_object_is_refused(body: bytes, message: str) -> No
 @pytest.mark.parametrize("number", ["1e400", "1" + "0" * 400])
 def test_number_beyond_a_double_is_refused(number: str) -> None:
     with pytest.raises(InvalidArgument, match="temperature must be ") as caught:
-        parse_chat(f'{{"messages": {json.dumps(HELLO)}, "temperature": {number}}}'.encode(), "id")
+        parse_chat(f'{{"messages": {json.dumps(HELLO)}, "temperature": {number}}}'.encode(), ENVELOPE)
     assert caught.value.param == "temperature"
 
 
@@ -213,3 +213,68 @@ def test_long_values_are_cut_in_messages() -> None:
     _, message = refusal(chat, model=["x" * 1000])
 
     assert len(message) < 150
+
+
+LONG = "x" * 100_000
+DEPTHS = [100, 900, *range(940, 1000), 5000]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        '{"prompt": %s}',
+        '{"prompt": "a", "temperature": %s}',
+        '{"prompt": "a", "tools": %s}',
+        '{"prompt": "a", "stop": %s}',
+        '{"prompt": "a", "logit_bias": {"1": %s}}',
+        "%s",
+    ],
+)
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_nesting_of_any_depth_is_refused_as_any_wrong_value(around: str, opening: str) -> None:
+    closing = "]" if opening == "[" else "}"
+    for depth in DEPTHS:
+        body = around % (opening * depth + "1" + closing * depth)
+        with pytest.raises(InvalidArgument) as caught:
+            parse_completion(body.encode(), ENVELOPE)
+        assert len(caught.value.message) < 300
+
+
+def test_nesting_in_a_field_that_is_ignored_is_no_error_of_ours() -> None:
+    body = '{"prompt": "a", "metadata": %s}' % ("[" * 900 + "]" * 900)
+    assert parse_completion(body.encode(), ENVELOPE).call.prompts == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ('{"prompt": "\\ud800"}', "prompt"),
+        ('{"prompt": ["a", "\\udfff"]}', "prompt[1]"),
+        ('{"prompt": "a", "stop": "\\ud800"}', "stop"),
+        ('{"prompt": "a", "model": "\\ud800"}', "model"),
+        ('{"prompt": "a", "service_tier": "\\ud800"}', "service_tier"),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused_as_no_text(body: str, param: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_completion(body.encode(), ENVELOPE)
+    assert caught.value.param == param
+    assert caught.value.message.startswith(f"{param} must be text; ")
+    assert caught.value.message.isascii()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"service_tier": LONG},
+        {"tools": [LONG]},
+        {"temperature": LONG},
+        {"logit_bias": {LONG: 1}},
+        {"logit_bias": {"1": LONG}},
+        {"stop_token_ids": [int("9" * 4000)]},
+    ],
+)
+def test_messages_do_not_grow_with_what_clients_send(body: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        completion(**body)
+    assert len(caught.value.message) + len(caught.value.param or "") < 400

@@ -77,7 +77,7 @@ async def test_failure_of_an_accepted_call_is_a_status(client: openai.AsyncOpenA
         (post("/v1/chat/completions", {"messages": HELLO, "max_tokens": 0}), 400, "invalid_argument", "max_tokens must be at least 1, not 0"),
         (post("/v1/chat/completions", {"messages": HELLO, "n": 129}), 400, "invalid_argument", "n must be at most 128, not 129"),
         (post("/v1/completions", {"prompt": []}), 400, "invalid_argument", "prompt must have 1 or more entries"),
-        (post("/v1/completions", {"prompt": "\ud800"}), 400, "invalid_argument", "the model's tokenizer cannot encode "),
+        (post("/v1/completions", {"prompt": "\ud800"}), 400, "invalid_argument", 'prompt must be text; "\\ud800" is not Unicode'),
         (post("/v1/completions", {"prompt": "x" * (4 << 20)}), 413, "request_too_large", "the body may have at most 4194304 bytes"),
     ],
     ids=["path", "method", "json", "list", "messages", "max_tokens", "n", "prompt", "surrogate", "size"],
@@ -94,3 +94,9 @@ async def test_wrong_request_is_an_error_object(
     assert set(error) == {"message", "type", "param", "code"}
     assert answer.headers["x-request-id"].startswith("req-")
     assert scheduler.adds.empty()
+
+
+async def test_a_long_path_is_not_repeated(gateway: Gateway) -> None:
+    answer = await exchange(gateway.http_port, request("GET", "/" + "x" * 10_000))
+
+    assert (answer.status, len(json.loads(answer.body)["error"]["message"]) < 120) == (404, True)

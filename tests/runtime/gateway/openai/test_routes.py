@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import scheduler_pb2
 from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, sampled
-from tests.support.http import events_of, exchange, request
+from tests.support.http import connection, events_of, exchange, read_head, request
 from tests.support.tokenizers import EOS, ids_of
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
@@ -178,3 +178,15 @@ async def test_health(gateway: Gateway) -> None:
     answer = await exchange(gateway.http_port, request("GET", "/health"))
 
     assert (answer.status, answer.body) == (200, b'{"status":"ok"}')
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/v1/models/tiny", "/metrics", "/openapi.json"])
+async def test_head_is_get_without_the_body(gateway: Gateway, path: str) -> None:
+    async with connection(gateway.http_port) as (reader, writer):
+        writer.write(request("HEAD", path, headers="connection: close\r\n"))
+        head = await read_head(reader)
+        rest = await reader.read()
+
+    got = await exchange(gateway.http_port, request("GET", path))
+    assert (head.status, head.headers["content-type"]) == (200, got.headers["content-type"])
+    assert rest == b""

@@ -1,0 +1,111 @@
+"""The real scheduler over a real executor's end: `Slots` on an engine, of whose pools it may use a part."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jetway.runtime.executor.base import Engine
+from jetway.runtime.executor.steps import Slots
+from jetway.scheduler.classes import ServiceClass
+from jetway.scheduler.events import Event, SequenceFinished, TokenSampled
+from jetway.scheduler.limits import Limits, PreemptionMode
+from jetway.scheduler.plan import StepPlan, StepResult
+from jetway.scheduler.request import Request, SequenceId
+from jetway.scheduler.scheduler import Scheduler
+from jetway.scheduler.stats import Counters
+from tests.runtime.executor.driving import Job
+
+CLASSES = (ServiceClass(name="high", level=1), ServiceClass(name="low", level=2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a schedule may use of an engine."""
+
+    num_device_blocks: int
+    num_host_blocks: int = 0
+    max_num_seqs: int = 8
+    budget: int = 128  # tokens a step
+    mode: PreemptionMode = PreemptionMode.SWAP
+    write_through: bool = False
+
+
+class Driver:
+    """Steps the scheduler and the engine, and keeps plans, results and events. No time passes."""
+
+    def __init__(self, engine: Engine, room: Room) -> None:
+        description = replace(
+            engine.describe(), num_device_blocks=room.num_device_blocks, num_host_blocks=room.num_host_blocks
+        )
+        limits = Limits(
+            max_num_seqs=room.max_num_seqs,
+            max_num_batched_tokens=room.budget,
+            preemption_mode=room.mode,
+            watermark=0.0,
+            write_through=room.write_through,
+        )
+        self._scheduler = Scheduler(limits, CLASSES, description)
+        self._slots = Slots(engine)
+        self._events: list[Event] = []
+        self.plans: list[StepPlan] = []
+        self.results: list[StepResult] = []
+
+    def add(self, id: str, job: Job, service_class: str = "low", *, n: int = 1) -> None:
+        self._scheduler.add(
+            Request(
+                id=id,
+                prompt=job.prompt,
+                sampling=job.sampling,
+                max_tokens=job.num_tokens,
+                n=n,
+                service_class=service_class,
+            ),
+            0.0,
+        )
+
+    def step(self) -> bool:
+        """Whether there was anything to do."""
+        plan = self._scheduler.plan(0.0)
+        if plan is None:
+            return False
+        result = replace(self._slots.run(plan), elapsed_s=0.0, copied_s=0.0)
+        self._scheduler.commit(result, 0.0)
+        self._scheduler.check()
+        self._events += self._scheduler.events()
+        self.plans.append(plan)
+        self.results.append(result)
+        return True
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+    @property
+    def counters(self) -> Counters:
+        return self._scheduler.stats(0.0).counters
+
+    def sampled(self, id: str, index: int = 0) -> list[TokenSampled]:
+        """Tokens and log-probabilities of one sequence."""
+        wanted = SequenceId(id, index)
+        return [event for event in self._events if isinstance(event, TokenSampled) and event.sequence_id == wanted]
+
+    def tokens(self, id: str, index: int = 0) -> list[int]:
+        return [event.token for event in self.sampled(id, index)]
+
+    def num_cached_tokens(self, id: str) -> list[int]:
+        """Of each sequence of the request, as it finished."""
+        finished = (event for event in self._events if isinstance(event, SequenceFinished))
+        return [event.num_cached_tokens for event in finished if event.sequence_id.request_id == id]
+
+
+def mixes(plan: StepPlan) -> bool:
+    """Whether the plan prefills and decodes."""
+    return {count > 1 for count in plan.row_tokens} == {True, False}
+
+
+def undisturbed(engine: Engine, jobs: Sequence[Job], *, num_device_blocks: int, n: int = 1) -> Driver:
+    """The jobs, as requests "0", "1" ..., one after the other with room enough: what disturbed runs must equal."""
+    driver = Driver(engine, Room(num_device_blocks=num_device_blocks))
+    for number, job in enumerate(jobs):
+        driver.add(str(number), job, n=n)
+        driver.run()
+    return driver
