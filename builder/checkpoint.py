@@ -11,6 +11,7 @@ from .errors import CheckpointError
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+GENERATION_FILE = "generation_config.json"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
@@ -23,6 +24,7 @@ TOKENIZER_FILES = (
     "chat_template.json",
 )
 PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+MAX_JSON_BYTES = 64 << 20  # the index of a model of 100,000 tensors has 10 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +41,28 @@ class Checkpoint:
         """Where the model's configuration stands; for messages."""
         return self.directory / (self.gguf_file or CONFIG_FILE)
 
-    def content_id(self, options: tuple[str, ...]) -> str:
-        """Hex SHA-256 over the names and contents of all files and over the options that change tokens."""
-        digest = hashlib.sha256("\0".join(options).encode())
-        for path in self.files:
-            name = path.suffix if self.gguf_file else path.name  # a GGUF stays the same model under another name
-            digest.update(f"\0{name}\0{_content_digest(path)}".encode())
-        return digest.hexdigest()
+    @property
+    def weights_file(self) -> Path:
+        """Where all tensors are listed; for messages."""
+        return self.weights[0] if len(self.weights) == 1 else self.directory / INDEX_FILE
+
+    @property
+    def template_file(self) -> Path:
+        """Where a chat template stands, if there is one; for messages."""
+        names = {path.name for path in self.files}
+        own = [name for name in ("chat_template.jinja", "chat_template.json") if name in names]
+        return self.metadata_file if self.gguf_file else self.directory / [*own, "tokenizer_config.json"][0]
+
+    @property
+    def generation_file(self) -> Path:
+        """Where the end tokens stand; for messages."""
+        file = self.directory / GENERATION_FILE
+        return file if file in self.files else self.metadata_file
+
+    def digests(self) -> dict[str, str]:
+        """Hex SHA-256 of every file by its name. Reads all of them."""
+        # A GGUF stays the same model under another name.
+        return {path.suffix if self.gguf_file else path.name: _content_digest(path) for path in self.files}
 
 
 def _content_digest(path: Path) -> str:
@@ -86,7 +103,7 @@ def _huggingface(directory: Path) -> Checkpoint:
         raise CheckpointError(
             directory, "holds no tokenizer (tokenizer.json or tokenizer.model)", "Put the model's tokenizer.json there"
         )
-    other = (directory / name for name in (INDEX_FILE, "generation_config.json"))
+    other = (directory / name for name in (INDEX_FILE, GENERATION_FILE))
     files = (directory / CONFIG_FILE, *(path for path in other if path.is_file()), *tokenizer, *weights)
     return Checkpoint(directory=directory, gguf_file=None, weights=weights, files=files)
 
@@ -105,23 +122,33 @@ def _weights(directory: Path) -> tuple[Path, ...]:
                 "Download the safetensors of this model, or convert it with save_pretrained",
             )
         raise CheckpointError(directory, f"holds neither {WEIGHTS_FILE} nor {INDEX_FILE}", "Download the weights")
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(
-            index, f"weight_map is {weight_map!r}, not a map of tensors to files", "Download it again"
-        )
-    shards = tuple(directory / Path(str(name)).name for name in sorted(set(weight_map.values())))
+    shards = tuple(directory / name for name in sorted(set(read_weight_map(index).values())))
     for shard in shards:
         if not shard.is_file():
             raise CheckpointError(shard, f"does not exist, but {INDEX_FILE} names it", "Download this shard")
     return shards
 
 
+def read_weight_map(index: Path) -> dict[str, str]:
+    """Tensor names to the names of the files beside `index` that hold them. Raises CheckpointError."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        problem = f"weight_map is {weight_map!r}, not a map of tensors to files"
+        raise CheckpointError(index, problem, "Download it again")
+    for name in weight_map.values():
+        if not isinstance(name, str) or name != Path(name).name:
+            raise CheckpointError(index, f"weight_map names {name!r}, not a file beside it", "Download it again")
+    return weight_map
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises CheckpointError when it is something else."""
     try:
+        if (size := path.stat().st_size) > MAX_JSON_BYTES:
+            problem = f"has {size} bytes, more than the {MAX_JSON_BYTES} of any real one"
+            raise CheckpointError(path, problem, "Download it again")
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(path, f"is not readable JSON ({error})", "Download it again") from error
     if not isinstance(value, dict):
         raise CheckpointError(path, f"holds {type(value).__name__}, not an object", "Download it again")

@@ -6,6 +6,7 @@ from typing import Any
 from gguf import GGUFReader
 
 from .errors import CheckpointError
+from .metadata import Metadata
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM"}
 # Without head_count_kv transformers would leave the rows of the key weights in GGUF's order.
@@ -20,12 +21,18 @@ OPTIONAL_FIELDS = {"rope.dimension_count": "head_dim", "vocab_size": "vocab_size
 VOCABULARY = "tokenizer.ggml.tokens"
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The fields of config.json that an engine depends on. Raises CheckpointError, naming GGUF's own keys."""
+def read(path: Path) -> Metadata:
+    """The metadata of a GGUF file. Raises CheckpointError, naming GGUF's own keys."""
     try:
         reader = GGUFReader(path)
-    except (OSError, ValueError, IndexError, KeyError) as error:
+        num_parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
+        return Metadata(_config(reader, path), len(reader.tensors), num_parameters)
+    except (OSError, ValueError, IndexError, KeyError, OverflowError) as error:
         raise CheckpointError(path, f"is not a readable GGUF file ({error})", "Download it again") from error
+
+
+def _config(reader: GGUFReader, path: Path) -> dict[str, Any]:
+    """The fields of config.json that an engine depends on."""
     architecture = _value(reader, "general.architecture")
     if architecture not in ARCHITECTURES:
         raise CheckpointError(

@@ -1,46 +1,79 @@
 """The one door to transformers: a checkpoint's model and tokenizer, loaded offline and without running its code."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+from . import metadata
+from .architectures import ARCHITECTURES
 from .checkpoint import Checkpoint
 from .errors import CheckpointError
+from .model_config import LARGEST
 
-# What transformers raises over a file that it cannot use; it has no error of its own.
-LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
+SLIDING, FULL = "sliding_attention", "full_attention"  # in `layer_types`
+AGAIN = "Download the checkpoint again"
+# Constants that old versions of transformers saved with a model and new ones compute.
+IGNORED_TENSORS = ("attn.masked_bias",)
+
+
+class _Loaded(NamedTuple):
+    model: PreTrainedModel
+    missing: set[str]
+    unexpected: set[str]
+    mismatched: set[tuple[str, torch.Size, torch.Size]]  # name, shape in the file, shape in the model
+
+
+def inspect_model(checkpoint: Checkpoint) -> PreTrainedModel:
+    """The model without its weights. Raises CheckpointError unless all its tensors are there, in their shapes.
+
+    Reads the headers of safetensors only. For a GGUF file, which transformers can only read whole, see `load_model`.
+    """
+    loaded = _load(checkpoint, use_safetensors=True, device_map="meta", ignore_mismatched_sizes=True)
+    _check_none_missing(checkpoint, loaded)
+    for name, found, wanted in sorted(loaded.mismatched):
+        problem = f"tensor {name} has the shape {list(found)}, but {checkpoint.metadata_file.name} means {list(wanted)}"
+        raise CheckpointError(metadata.locate(checkpoint, name), problem, AGAIN)
+    for name in sorted(loaded.unexpected):
+        if not name.endswith(IGNORED_TENSORS):
+            problem = f"holds tensor {name}, for which the model of {checkpoint.metadata_file.name} has no place"
+            raise CheckpointError(metadata.locate(checkpoint, name), problem, AGAIN)
+    return loaded.model
 
 
 def load_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """The model in float32, whatever it is stored in. Raises CheckpointError unless every weight was found."""
-    source: dict[str, Any] = {"use_safetensors": True}
+    """The model in float32, whatever it is stored in. Raises CheckpointError unless every weight is there, a number."""
     if checkpoint.gguf_file:
-        source = {"gguf_file": checkpoint.gguf_file, "quantization_config": GgufConfig(dequantize=True)}
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            checkpoint.directory,
-            dtype=torch.float32,
-            attn_implementation="sdpa",
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-            **source,
-        )
-    except LOAD_ERRORS as error:
-        raise CheckpointError(
-            checkpoint.weights[0], f"transformers cannot load the model ({error})", "Download the checkpoint again"
-        ) from error
-    model: PreTrainedModel = loaded[0]
-    report: dict[str, set[str]] = loaded[1]  # because of output_loading_info
-    if absent := sorted(report["missing_keys"]):
-        raise CheckpointError(
-            checkpoint.weights[0],
-            f"has no tensor {absent[0]} (of {len(absent)} that are missing)",
-            "Download the checkpoint again",
-        )
-    return model
+        as_floats = GgufConfig(dequantize=True)
+        loaded = _load(checkpoint, gguf_file=checkpoint.gguf_file, quantization_config=as_floats)
+    else:
+        loaded = _load(checkpoint, use_safetensors=True)
+    _check_none_missing(checkpoint, loaded)
+    for name, parameter in loaded.model.named_parameters():
+        if not parameter.isfinite().all():
+            count = int((~parameter.isfinite()).sum())
+            problem = f"tensor {name} has {count} elements that are infinite or not a number"
+            raise CheckpointError(metadata.locate(checkpoint, name), problem, AGAIN)
+    return loaded.model
+
+
+def sliding_windows(model: PreTrainedModel, checkpoint: Checkpoint) -> tuple[int | None, ...]:
+    """How many tokens a token of each layer sees, itself included; None: all before it. Raises CheckpointError."""
+    config = model.config
+    if not ARCHITECTURES[type(model).__name__].has_window:
+        return (None,) * int(config.num_hidden_layers)
+    window: int | None = config.sliding_window
+    layer_types = (
+        getattr(config, "layer_types", None) or [FULL if window is None else SLIDING] * config.num_hidden_layers
+    )
+    if SLIDING in layer_types and (type(window) is not int or not 1 <= window <= LARGEST):
+        problem = f"sliding_window is {window!r}, not a positive integer up to {LARGEST}"
+        raise CheckpointError(checkpoint.metadata_file, problem, AGAIN)
+    for layer_type in layer_types:
+        if layer_type not in (SLIDING, FULL):
+            problem, remedy = f"layer_types has {layer_type!r}", f"Supported are {SLIDING!r} and {FULL!r}"
+            raise CheckpointError(checkpoint.metadata_file, problem, remedy)
+    return tuple(window if layer_type == SLIDING else None for layer_type in layer_types)
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerFast:
@@ -50,10 +83,33 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerFast:
         tokenizer = AutoTokenizer.from_pretrained(
             checkpoint.directory, gguf_file=checkpoint.gguf_file, trust_remote_code=False, local_files_only=True
         )
-    except LOAD_ERRORS as error:
+    except Exception as error:  # transformers has no error of its own
         problem = f"transformers cannot load the tokenizer ({error})"
         raise CheckpointError(checkpoint.directory, problem, remedy) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         problem = f"its tokenizer, {type(tokenizer).__name__}, has no tokenizer.json"
         raise CheckpointError(checkpoint.directory, problem, remedy)
     return tokenizer
+
+
+def _load(checkpoint: Checkpoint, **options: Any) -> _Loaded:
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            checkpoint.directory,
+            dtype=torch.float32,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+            **options,
+        )
+    except Exception as error:  # transformers has no error of its own
+        problem = f"transformers cannot load the model ({error})"
+        raise CheckpointError(checkpoint.metadata_file, problem, AGAIN) from error
+    model, report = loaded  # because of output_loading_info
+    return _Loaded(model, report["missing_keys"], report["unexpected_keys"], report["mismatched_keys"])
+
+
+def _check_none_missing(checkpoint: Checkpoint, loaded: _Loaded) -> None:
+    if absent := sorted(loaded.missing):
+        problem = f"has no tensor {absent[0]} (of {len(absent)} that are missing)"
+        raise CheckpointError(checkpoint.weights_file, problem, AGAIN)

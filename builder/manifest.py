@@ -1,6 +1,6 @@
 """The engine directory's `config.json`: written by the builder, read by the executor and the gateway.
 
-This module is the one thing that `builder/` and `runtime/` share; it imports the standard library only.
+This module is the one thing that `builder/` and `runtime/` share; it needs the standard library only.
 
 The file keeps TensorRT-LLM's shape (contracts/tensorrt-llm.md section 2.6): `version`, `pretrained_config`,
 `build_config`; what is ours stands under `jetway`.
@@ -9,9 +9,9 @@ The file keeps TensorRT-LLM's shape (contracts/tensorrt-llm.md section 2.6): `ve
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
-T = TypeVar("T")
+from .fields import Fields
+from .fields import ManifestError as ManifestError  # noqa: PLC0414  mypy takes no other word for an export
 
 FORMAT = 1
 CONFIG_FILE = "config.json"
@@ -21,7 +21,8 @@ OPENVINO_MODEL_FILE = "model.xml"
 
 ENGINES = ("openvino", "tensorrt")
 DTYPES = ("float32",)
-KV_CACHE_BYTES = {"f32": 4}  # of one number, by kv_cache_dtype
+QUANTIZATIONS = ("int8",)
+KV_CACHE_DTYPES = ("f32", "u8")
 
 PRETRAINED_FIELDS = (
     "architecture",
@@ -35,14 +36,17 @@ PRETRAINED_FIELDS = (
     "max_position_embeddings",
 )
 BUILD_FIELDS = ("max_batch_size", "max_num_tokens", "max_seq_len")
-JETWAY_FIELDS = ("engine", "engine_id", "model_name", "kv_cache_dtype", "tokens", "files", "built_with")
-
-
-class ManifestError(ValueError):
-    """The directory is not an engine that this version can serve; says file, field, value and remedy."""
-
-    def __init__(self, path: Path, problem: str, remedy: str = "Build the engine with build-engine") -> None:
-        super().__init__(f"{path}: {problem}. {remedy}.")
+JETWAY_FIELDS = (
+    "engine",
+    "engine_id",
+    "model_name",
+    "quantization",
+    "kv_cache_dtype",
+    "sliding_windows",
+    "tokens",
+    "files",
+    "built_with",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +68,9 @@ class Manifest:
     engine_id: str  # hex SHA-256 over what the engine computes with; equal ids give equal tokens
     model_name: str  # the name it is served under unless told otherwise
     architecture: str  # as Hugging Face names it, for example "LlamaForCausalLM"
-    dtype: str  # of the weights: "float32"
-    kv_cache_dtype: str  # "f32"
+    dtype: str  # of the weights, unless quantized, and of the arithmetic: "float32"
+    quantization: str | None = None  # of the weights: "int8"
+    kv_cache_dtype: str  # "f32" or "u8"
     vocab_size: int
     hidden_size: int
     num_hidden_layers: int
@@ -77,14 +82,31 @@ class Manifest:
     max_batch_size: int  # most sequences in one step
     max_num_tokens: int  # most tokens in one step
     max_seq_len: int
+    sliding_windows: tuple[int | None, ...] = ()  # by layer: a token sees so many, itself included; (): all see all
     tokens: Tokens
     files: dict[str, int]  # every other file of the directory and its size
     built_with: dict[str, str]  # package versions
 
     @property
+    def block_bytes(self) -> int:
+        """Bytes of one block's keys and values over all layers."""
+        num_heads = self.num_hidden_layers * self.num_key_value_heads
+        return num_heads * kv_bytes_per_head(self.kv_cache_dtype, self.tokens_per_block, self.head_size)
+
+    @property
     def kv_bytes_per_token(self) -> int:
-        numbers = 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_size
-        return numbers * KV_CACHE_BYTES[self.kv_cache_dtype]
+        """Exact for every head size that is a multiple of 4."""
+        return self.block_bytes // self.tokens_per_block
+
+
+def kv_bytes_per_head(kv_cache_dtype: str, tokens_per_block: int, head_size: int) -> int:
+    """Bytes of the keys and values of one block, one head and one layer, as OpenVINO lays them out on the CPU."""
+    if kv_cache_dtype == "f32":
+        return 2 * tokens_per_block * head_size * 4
+    scale_and_zero_point = 8  # two f32: one pair a channel for keys, one pair a token for values
+    keys = head_size * (tokens_per_block + scale_and_zero_point)
+    values = tokens_per_block * (head_size + scale_and_zero_point)
+    return keys + values
 
 
 def write(manifest: Manifest, directory: Path) -> None:
@@ -105,7 +127,7 @@ def write(manifest: Manifest, directory: Path) -> None:
 
 def read(directory: Path) -> Manifest:
     """The manifest of an engine directory whose files are all there, whole. Raises ManifestError."""
-    fields = _Fields(directory / CONFIG_FILE)
+    fields = Fields(directory / CONFIG_FILE)
     if (number := fields.integer("jetway.format")) != FORMAT:
         raise fields.error("jetway.format", number, f"this version reads {FORMAT}")
     manifest = Manifest(
@@ -114,7 +136,8 @@ def read(directory: Path) -> Manifest:
         model_name=fields.text("jetway.model_name"),
         architecture=fields.text("pretrained_config.architecture"),
         dtype=fields.choice("pretrained_config.dtype", DTYPES),
-        kv_cache_dtype=fields.choice("jetway.kv_cache_dtype", tuple(KV_CACHE_BYTES)),
+        quantization=fields.optional_choice("jetway.quantization", QUANTIZATIONS),
+        kv_cache_dtype=fields.choice("jetway.kv_cache_dtype", KV_CACHE_DTYPES),
         vocab_size=fields.integer("pretrained_config.vocab_size"),
         hidden_size=fields.integer("pretrained_config.hidden_size"),
         num_hidden_layers=fields.integer("pretrained_config.num_hidden_layers"),
@@ -126,6 +149,7 @@ def read(directory: Path) -> Manifest:
         max_batch_size=fields.integer("build_config.max_batch_size"),
         max_num_tokens=fields.integer("build_config.max_num_tokens"),
         max_seq_len=fields.integer("build_config.max_seq_len"),
+        sliding_windows=_read_windows(fields),
         tokens=_read_tokens(fields),
         files=fields.table("jetway.files", int),
         built_with=fields.table("jetway.built_with", str),
@@ -134,7 +158,7 @@ def read(directory: Path) -> Manifest:
     return manifest
 
 
-def _read_tokens(fields: "_Fields") -> Tokens:
+def _read_tokens(fields: Fields) -> Tokens:
     eos_ids = fields.value("jetway.tokens.eos_ids")
     if not isinstance(eos_ids, list) or not all(type(token) is int and token >= 0 for token in eos_ids):
         raise fields.error("jetway.tokens.eos_ids", eos_ids, "it must be a list of token ids")
@@ -147,6 +171,16 @@ def _read_tokens(fields: "_Fields") -> Tokens:
     )
 
 
+def _read_windows(fields: Fields) -> tuple[int | None, ...]:
+    windows = fields.optional("jetway.sliding_windows") or []
+    layers = fields.integer("pretrained_config.num_hidden_layers")
+    if not isinstance(windows, list) or not all(w is None or (type(w) is int and w >= 1) for w in windows):
+        raise fields.error("jetway.sliding_windows", windows, "it must be a list of positive integers and null")
+    if len(windows) not in (0, layers):
+        raise fields.error("jetway.sliding_windows", windows, f"it must be empty or have {layers} entries")
+    return tuple(windows)
+
+
 def _check_files(files: dict[str, int], directory: Path) -> None:
     for name, size in files.items():
         path = directory / name
@@ -157,54 +191,3 @@ def _check_files(files: dict[str, int], directory: Path) -> None:
             raise ManifestError(
                 path, f"has {found} bytes, but {CONFIG_FILE} says {size}", "Copy the whole directory again"
             )
-
-
-class _Fields:
-    """The values of `config.json` by dotted name, each checked to be of the type that is asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._root: object = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ManifestError(path, "does not exist", "Pass a directory that build-engine wrote") from None
-        except (OSError, ValueError) as error:
-            raise ManifestError(path, f"is not readable JSON ({error})") from error
-
-    def error(self, name: str, value: object, why: str) -> ManifestError:
-        return ManifestError(self._path, f"{name} is {value!r}; {why}")
-
-    def value(self, name: str) -> object:
-        node = self._root
-        for key in name.split("."):
-            if not isinstance(node, dict) or key not in node:
-                raise ManifestError(self._path, f"has no {name}")
-            node = node[key]
-        return node
-
-    def integer(self, name: str) -> int:
-        value = self.value(name)
-        if type(value) is not int or value < 1:
-            raise self.error(name, value, "it must be a positive integer")
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.value(name)
-        if not isinstance(value, str) or not value:
-            raise self.error(name, value, "it must be a text")
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        return None if self.value(name) is None else self.text(name)
-
-    def choice(self, name: str, known: tuple[str, ...]) -> str:
-        value = self.text(name)
-        if value not in known:
-            raise self.error(name, value, f"this version knows {', '.join(known)}")
-        return value
-
-    def table(self, name: str, kind: type[T]) -> dict[str, T]:
-        value = self.value(name)
-        if not isinstance(value, dict) or not all(type(item) is kind for item in value.values()):
-            raise self.error(name, value, f"it must map names to {kind.__name__}")
-        return value

@@ -2,19 +2,25 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from .architectures import ARCHITECTURES, Architecture
 from .errors import CheckpointError, OptionError
+from .rope import ORIGINAL_POSITIONS, longrope_lengths
 
-ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-# Rotary embeddings whose frequencies are constants; "dynamic" and "longrope" change with the sequence's length.
-ROPE_TYPES = ("default", "linear", "llama3", "yarn")
-SLIDING_WINDOW = 4096  # what transformers assumes where a config.json that uses a window does not say how wide
+LARGEST = 2**31 - 1  # positions and counts are int32 in an engine
+
+
+class LengthLimit(NamedTuple):
+    """The longest sequence that is computed right, and the field that says so."""
+
+    field: str
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Named as in Hugging Face's config.json, but for `head_size`, which is TensorRT-LLM's word."""
+    """Named as in Llama's config.json, but for `head_size`, which is TensorRT-LLM's word."""
 
     architecture: str
     vocab_size: int
@@ -24,70 +30,62 @@ class ModelConfig:
     num_key_value_heads: int
     head_size: int
     max_position_embeddings: int
-    sliding_window: int | None  # a token sees at most so many; None: all before it
+    length_limit: LengthLimit
 
 
 def parse(fields: dict[str, Any], file: Path) -> ModelConfig:
     """What `config.json` says, checked. `file` is where it stands, for messages. Raises CheckpointError."""
-    architecture = _architecture(fields, file)
-    _check_rope(fields, file)
+    name = _architecture(fields, file)
     _check_unquantized(fields, file)
-    num_heads = _positive(fields, "num_attention_heads", file)
-    hidden_size = _positive(fields, "hidden_size", file)
-    num_kv_heads = _positive(fields, "num_key_value_heads", file, default=num_heads)
+    sizes = _Sizes(fields, ARCHITECTURES[name], file)
+    num_heads, hidden_size = sizes.get("num_attention_heads"), sizes.get("hidden_size")
+    num_kv_heads = sizes.get("num_key_value_heads", default=num_heads)
     if num_heads % num_kv_heads:
         raise CheckpointError(
             file,
             f"num_attention_heads {num_heads} is not a multiple of num_key_value_heads {num_kv_heads}",
             "Download the checkpoint again",
         )
+    max_positions = sizes.get("max_position_embeddings")
+    limits = [LengthLimit(sizes.name("max_position_embeddings"), max_positions)]
+    for length in longrope_lengths(name, fields, file):
+        tokens = max_positions if length is None else _positive(length, ORIGINAL_POSITIONS, file)
+        limits.append(LengthLimit(ORIGINAL_POSITIONS, tokens))
     return ModelConfig(
-        architecture=architecture,
-        vocab_size=_positive(fields, "vocab_size", file),
+        architecture=name,
+        vocab_size=sizes.get("vocab_size"),
         hidden_size=hidden_size,
-        num_hidden_layers=_positive(fields, "num_hidden_layers", file),
+        num_hidden_layers=sizes.get("num_hidden_layers"),
         num_attention_heads=num_heads,
         num_key_value_heads=num_kv_heads,
-        head_size=_positive(fields, "head_dim", file, default=hidden_size // num_heads),
-        max_position_embeddings=_positive(fields, "max_position_embeddings", file),
-        sliding_window=_sliding_window(architecture, fields, file),
+        head_size=sizes.get("head_dim", default=hidden_size // num_heads),
+        max_position_embeddings=max_positions,
+        length_limit=min(limits, key=lambda limit: limit.tokens),
     )
 
 
 def resolve_max_seq_len(config: ModelConfig, asked: int | None, file: Path) -> int:
     """The longest sequence of the engine, in tokens. Raises OptionError for one that the model cannot compute."""
-    max_seq_len = asked or config.max_position_embeddings
-    if max_seq_len > config.max_position_embeddings:
-        raise OptionError(
-            f"--max-seq-len {max_seq_len}: {file} has max_position_embeddings {config.max_position_embeddings}. "
-            "Pass no more than that."
-        )
-    # The exported mask lets every token see all before it, which is the same only inside the window.
-    if config.sliding_window is not None and max_seq_len > config.sliding_window:
-        raise OptionError(
-            f"--max-seq-len {max_seq_len}: {file} has sliding_window {config.sliding_window}, and engines without a "
-            f"window are built. Pass --max-seq-len {config.sliding_window}."
-        )
-    return max_seq_len
+    limit = config.length_limit
+    if asked is not None and asked > limit.tokens:
+        raise OptionError(f"--max-seq-len {asked}: {file} has {limit.field} {limit.tokens}. Pass no more than that.")
+    return asked or limit.tokens
 
 
 def _architecture(fields: dict[str, Any], file: Path) -> str:
+    """The architecture's name, if engines of this very variant of it can be built."""
     names = fields.get("architectures")
-    if isinstance(names, list) and len(names) == 1 and names[0] in ARCHITECTURES:
-        return str(names[0])
-    raise CheckpointError(
-        file, f"architectures {names!r} is not supported", f"Supported are {', '.join(ARCHITECTURES)}"
-    )
-
-
-def _check_rope(fields: dict[str, Any], file: Path) -> None:
-    for name in ("rope_parameters", "rope_scaling"):  # since transformers 5, and before
-        rope = fields.get(name) or {}
-        rope_type = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else rope
-        if rope_type not in ROPE_TYPES:
+    if not isinstance(names, list) or len(names) != 1 or names[0] not in list(ARCHITECTURES):
+        raise CheckpointError(
+            file, f"architectures {names!r} is not supported", f"Supported are {', '.join(ARCHITECTURES)}"
+        )
+    for fixed in ARCHITECTURES[names[0]].fixed:
+        value = fields.get(fixed.field, fixed.default)
+        if bool(value) != fixed.is_true:
             raise CheckpointError(
-                file, f"{name} has rope_type {rope_type!r}, not supported", f"Supported are {', '.join(ROPE_TYPES)}"
+                file, f"{fixed.field} is {value!r}, which paged attention cannot compute", "Build another model"
             )
+    return str(names[0])
 
 
 def _check_unquantized(fields: dict[str, Any], file: Path) -> None:
@@ -98,17 +96,28 @@ def _check_unquantized(fields: dict[str, Any], file: Path) -> None:
         )
 
 
-def _sliding_window(architecture: str, fields: dict[str, Any], file: Path) -> int | None:
-    has_window = architecture == "MistralForCausalLM" or fields.get("use_sliding_window")
-    if not has_window or fields.get("sliding_window", SLIDING_WINDOW) is None:
-        return None
-    return _positive(fields, "sliding_window", file, default=SLIDING_WINDOW)
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The counts of a config.json by Llama's names."""
+
+    fields: dict[str, Any]
+    architecture: Architecture
+    file: Path
+
+    def name(self, field: str) -> str:
+        return self.architecture.names.get(field, field)
+
+    def get(self, field: str, default: int | None = None) -> int:
+        """The field, or `default` where it is absent and that is what transformers takes. Raises CheckpointError."""
+        value = self.fields.get(self.name(field))
+        if value is None and field not in self.architecture.required:
+            value = default
+        return _positive(value, self.name(field), self.file)
 
 
-def _positive(fields: dict[str, Any], name: str, file: Path, default: int | None = None) -> int:
-    value = fields.get(name)
-    if value is None and default is not None:
-        return default
+def _positive(value: object, name: str, file: Path) -> int:
     if type(value) is not int or value < 1:
         raise CheckpointError(file, f"{name} is {value!r}, not a positive integer", "Download the checkpoint again")
+    if value > LARGEST:
+        raise CheckpointError(file, f"{name} is {value}, more than {LARGEST}", "Download the checkpoint again")
     return value

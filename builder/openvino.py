@@ -5,6 +5,7 @@ written but not read back. It matches only what is built here: past inputs that 
 states with an initial value. contracts/openvino.md has the facts.
 """
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +17,14 @@ from openvino import opset13 as ops
 from openvino._offline_transformations import apply_make_stateful_transformation, paged_attention_transformation
 from transformers import PreTrainedModel
 
+from . import disk
 from .errors import ConversionError
 from .interrupt import held_interrupts
 from .model_config import ModelConfig
 
 NEW_TOKENS = 2  # of the traced call; both counts differ from each other and from 1, so that no size is baked in
 PAST_TOKENS = 3
-F32 = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+SLIDING_WINDOW_INPUT = 10  # of PagedAttentionExtension; 0: no window
 
 
 class _ConcatCache:
@@ -52,6 +54,8 @@ class _Step(torch.nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+        # transformers has changed the keyword
+        self._cache = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, *past: torch.Tensor
@@ -59,8 +63,9 @@ class _Step(torch.nn.Module):
         """Logits [B, T, vocab], then the present keys and values. `attention_mask` [B, P + T] covers past and new."""
         cache = _ConcatCache(past)
         mask = _causal_mask(attention_mask, input_ids.shape[1])
-        # The cache goes by place: its keyword is not the same in all releases of transformers.
-        logits = self.model(input_ids, mask, position_ids, cache, use_cache=True).logits
+        logits = self.model(
+            input_ids=input_ids, attention_mask=mask, position_ids=position_ids, use_cache=True, **{self._cache: cache}
+        ).logits
         return (logits, *cache.tensors)
 
 
@@ -88,7 +93,7 @@ def export(model: PreTrainedModel, config: ModelConfig) -> ov.Model:
         apply_make_stateful_transformation(converted, dict(zip(past, present, strict=True)))
         _start_states_empty(converted)
         converted.validate_nodes_and_infer_types()
-    except RuntimeError as error:
+    except Exception as error:  # tracing runs the model's own code, which fails as it likes
         raise ConversionError(f"{config.architecture} cannot be expressed in OpenVINO: {error}") from error
     return converted
 
@@ -97,19 +102,22 @@ def save(model: ov.Model, path: Path) -> None:
     """Write `path` (.xml) and the weights beside it (.bin), in f32. Raises OSError."""
     try:
         ov.save_model(model, str(path), compress_to_fp16=False)
-    except RuntimeError as error:  # how OpenVINO reports a full disk
-        raise OSError(str(error)) from error
+    except RuntimeError as error:  # how OpenVINO reports a full disk, without saying so
+        free = disk.free_bytes(path.parent) / 1e6
+        raise OSError(f"{path.name} and {path.stem}.bin: {error}; {free:.1f} MB are free") from error
 
 
-def compile_paged(path: Path) -> ov.CompiledModel:
+def compile_paged(path: Path, kv_cache_dtype: str, sliding_windows: Sequence[int | None]) -> ov.CompiledModel:
     """The written model as an executor loads it: with paged attention, in f32, on the CPU. Raises ConversionError."""
     core = ov.Core()
+    options = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": kv_cache_dtype}
     try:
         with held_interrupts():
             model = core.read_model(str(path))
             paged_attention_transformation(model)
-            return core.compile_model(model, "CPU", F32)
-    except RuntimeError as error:
+            _set_sliding_windows(model, sliding_windows)
+            return core.compile_model(model, "CPU", options)
+    except (RuntimeError, ValueError) as error:  # ValueError: some of the layers have no paged attention
         raise ConversionError(f"{path.name} does not compile with paged attention: {error}") from error
 
 
@@ -129,9 +137,19 @@ def _trace(model: PreTrainedModel, config: ModelConfig) -> torch.jit.ScriptModul
     return traced
 
 
+def _set_sliding_windows(model: ov.Model, windows: Sequence[int | None]) -> None:
+    """Let each layer see its window only, as the manifest says it; the transformation has dropped the exported mask."""
+    layers = [node for node in model.get_ordered_ops() if node.get_type_name() == "PagedAttentionExtension"]
+    for layer, window in zip(layers, windows, strict=bool(windows)):
+        if window is not None:
+            layer.input(SLIDING_WINDOW_INPUT).replace_source_output(ops.constant(window, ov.Type.i32).output(0))
+
+
 def _name(ports: Sequence[ov.Output], names: Sequence[str]) -> None:
+    """Name ports and, since the transformation looks for those, their nodes."""
     for port, name in zip(ports, names, strict=True):
         port.get_tensor().set_names({name})
+        port.get_node().set_friendly_name(name)
 
 
 def _make_dynamic(converted: ov.Model, config: ModelConfig) -> None:

@@ -4,26 +4,21 @@ import json
 from pathlib import Path
 
 from . import manifest
-from .checkpoint import Checkpoint
 from .errors import OutputError
 from .manifest import Manifest, ManifestError
-from .spec import BuildSpec
+from .plan import Plan
 
 
-def engine_id(spec: BuildSpec, source: Checkpoint) -> str:
-    """The identity of the engine that `spec` makes of `source`: the checkpoint's content, and what changes tokens."""
-    return source.content_id((spec.engine, spec.dtype, spec.kv_cache_dtype))
-
-
-def find(spec: BuildSpec, identity: str) -> Manifest | None:
-    """The engine in the output directory, if it is whole and the one that `spec` asks for."""
+def find(plan: Plan, engine_id: str) -> Manifest | None:
+    """The engine in the output directory, if it is whole and the one that is planned."""
+    spec = plan.spec
     try:
         found = manifest.read(spec.output_dir)
     except ManifestError:
         return None
-    asked_limits = (spec.max_batch_size, spec.max_num_tokens, spec.max_seq_len or found.max_position_embeddings)
+    asked_limits = (spec.max_batch_size, spec.max_num_tokens, plan.max_seq_len)
     limits = (found.max_batch_size, found.max_num_tokens, found.max_seq_len)
-    return found if found.engine_id == identity and limits == asked_limits else None
+    return found if found.engine_id == engine_id and limits == asked_limits else None
 
 
 def check_free(output_dir: Path, *, force: bool) -> None:

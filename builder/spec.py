@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import OptionError
+from .manifest import KV_CACHE_DTYPES, QUANTIZATIONS
 
 ENGINE = "openvino"
 DTYPE = "float32"
@@ -22,18 +23,21 @@ class BuildSpec:
     output_dir: Path
     engine: str = ENGINE
     dtype: str = DTYPE
+    quantization: str | None = None  # of the weights; None: they stay in `dtype`
     kv_cache_dtype: str = KV_CACHE_DTYPE
     max_batch_size: int = MAX_BATCH_SIZE
     max_num_tokens: int = MAX_NUM_TOKENS
-    max_seq_len: int | None = None  # None: the checkpoint's max_position_embeddings
+    max_seq_len: int | None = None  # None: the longest that the checkpoint's config allows
     tokens_per_block: int = TOKENS_PER_BLOCK
 
     def __post_init__(self) -> None:
         if self.engine == "tensorrt":
             raise OptionError("--engine tensorrt: this version builds OpenVINO engines only. Use --engine openvino.")
-        _require("--engine", self.engine, ENGINE)
-        _require("--dtype", self.dtype, DTYPE)
-        _require("--kv-cache-dtype", self.kv_cache_dtype, KV_CACHE_DTYPE)
+        _require("--engine", self.engine, (ENGINE,))
+        _require("--dtype", self.dtype, (DTYPE,))
+        _require("--kv-cache-dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
+        if self.quantization is not None:
+            _require("--quantization", self.quantization, QUANTIZATIONS)
         if self.tokens_per_block != TOKENS_PER_BLOCK:
             raise OptionError(
                 f"--tokens-per-block {self.tokens_per_block}: OpenVINO's paged attention on CPU has blocks of "
@@ -52,9 +56,9 @@ class BuildSpec:
             )
 
 
-def _require(flag: str, value: str, supported: str) -> None:
-    if value != supported:
-        raise OptionError(f"{flag} {value}: not supported by this version. Use {supported}.")
+def _require(flag: str, value: str, supported: tuple[str, ...]) -> None:
+    if value not in supported:
+        raise OptionError(f"{flag} {value}: not supported by this version. Use {' or '.join(supported)}.")
 
 
 def _require_positive(flag: str, value: int) -> None:

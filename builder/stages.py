@@ -1,108 +1,155 @@
 """A build, stage by stage: inspect, validate, convert, compile, manifest, verify. Only a verified engine appears."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from . import checkpoint, gguf, manifest, model_config, offline, reuse
-from .checkpoint import Checkpoint
+from . import disk, identity, manifest, offline, plan, reuse
+from .errors import VerifyError
 from .manifest import Manifest, Tokens
-from .model_config import ModelConfig
+from .plan import Plan
 from .progress import Progress
 from .spec import BuildSpec
-from .staging import staged
+from .staging import Staging, staged
 
-PACKAGES = ("jetway-llm", "openvino", "torch", "transformers")
+if TYPE_CHECKING:
+    from openvino import CompiledModel
+    from transformers import PreTrainedModel
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What will be built, settled before anything slow starts."""
-
-    spec: BuildSpec
-    source: Checkpoint
-    config: ModelConfig
-    engine_id: str
-    max_seq_len: int
+    from .validate import Validated
 
 
 def build(spec: BuildSpec, progress: Progress, *, force: bool) -> Manifest:
     """The engine in `spec.output_dir`: the one that stands there if it is of `spec` (unless `force`), else a new one.
 
-    Raises BuildError; then, and when interrupted, nothing has changed. Runs on the main thread.
+    Raises BuildError; then, and when interrupted, nothing has changed, but that a finished conversion is kept for the
+    next build of this output. Runs on the main thread.
     """
     with progress.stage("inspect"):
-        source = checkpoint.find(spec.model_dir)
-        engine_id = reuse.engine_id(spec, source)
-        progress.say(f"{source.metadata_file.name}, {_megabytes(source.weights)}")
-        if not force and (existing := reuse.find(spec, engine_id)):
+        planned = plan.make(spec)
+        progress.say(f"{planned.config.architecture}, {planned.num_parameters / 1e6:.1f} M parameters")
+        digests = planned.source.digests()
+        if not force and (existing := reuse.find(planned, identity.engine_id(spec, digests))):
             progress.say("the engine is up to date")
             return existing
         reuse.check_free(spec.output_dir, force=force)
     with progress.stage("validate"):
-        file = source.metadata_file
-        config = model_config.parse(gguf.read_config(file) if source.gguf_file else checkpoint.read_json(file), file)
-        max_seq_len = model_config.resolve_max_seq_len(config, spec.max_seq_len, file)
-        progress.say(f"{config.architecture}, {config.num_hidden_layers} layers, up to {max_seq_len} tokens")
-    target = Target(spec=spec, source=source, config=config, engine_id=engine_id, max_seq_len=max_seq_len)
-    with staged(spec.output_dir) as directory:
-        return _build_into(directory, target, progress)
-
-
-def _build_into(directory: Path, target: Target, progress: Progress) -> Manifest:
-    with progress.stage("convert"):
         offline.enforce()
-        from . import huggingface, openvino, tokenizer, verify  # here, since they load torch and transformers
+        from .validate import validate  # here, since it loads torch and transformers
 
-        hf_model = huggingface.load_model(target.source)
-        progress.say("weights read as f32")
-        converted = openvino.export(hf_model, target.config)
-        progress.say("traced")
-        openvino.save(converted, directory / manifest.OPENVINO_MODEL_FILE)
-        progress.say(f"{_megabytes(tuple(directory.iterdir()))} written")
-    with progress.stage("compile"):
-        engine = openvino.compile_paged(directory / manifest.OPENVINO_MODEL_FILE)
-        progress.say("paged attention in f32")
-    with progress.stage("manifest"):
-        hf_tokenizer = huggingface.load_tokenizer(target.source)
-        tokenizer.check_fits(hf_tokenizer, target.config.vocab_size, target.source.metadata_file)
-        tokenizer.write(hf_tokenizer, directory)
-        tokens = tokenizer.special_tokens(hf_tokenizer, hf_model.generation_config)
-        written = _describe(target, tokens, directory)
-        manifest.write(written, directory)
-        progress.say(f"engine {target.engine_id[:12]}")
-    with progress.stage("verify"):
-        prompt = hf_tokenizer.encode(verify.PROMPT)[: max(1, target.max_seq_len - verify.NEW_TOKENS)]
-        agreement = verify.check(engine, hf_model, prompt)
-        progress.say(f"{agreement.num_tokens} tokens as Hugging Face, logits within {agreement.max_difference:.0e}")
-    return written
+        validated = validate(planned)
+        progress.say(f"{spec.engine} engine, up to {planned.max_seq_len} tokens")
+    with staged(spec.output_dir) as staging:
+        if force:
+            staging.clear()
+        return _Build(planned, digests, validated, staging, progress).run()
 
 
-def _describe(target: Target, tokens: Tokens, directory: Path) -> Manifest:
-    spec, config = target.spec, target.config
-    return Manifest(
-        engine=spec.engine,
-        engine_id=target.engine_id,
-        model_name=spec.output_dir.resolve().name,
-        architecture=config.architecture,
-        dtype=spec.dtype,
-        kv_cache_dtype=spec.kv_cache_dtype,
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden_size,
-        num_hidden_layers=config.num_hidden_layers,
-        num_attention_heads=config.num_attention_heads,
-        num_key_value_heads=config.num_key_value_heads,
-        head_size=config.head_size,
-        max_position_embeddings=config.max_position_embeddings,
-        tokens_per_block=spec.tokens_per_block,
-        max_batch_size=spec.max_batch_size,
-        max_num_tokens=spec.max_num_tokens,
-        max_seq_len=target.max_seq_len,
-        tokens=tokens,
-        files={path.name: path.stat().st_size for path in sorted(directory.iterdir())},
-        built_with={name: version(name) for name in PACKAGES},
-    )
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """The stages that write: `staging` holds an engine when they are through."""
 
+    plan: Plan
+    digests: Mapping[str, str]  # of the checkpoint's files
+    validated: "Validated"
+    staging: Staging
+    progress: Progress
 
-def _megabytes(files: tuple[Path, ...]) -> str:
-    return f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
+    def run(self) -> Manifest:
+        model = self._convert()
+        engine = self._compile()
+        written = self._describe(model)
+        self._verify(engine, model)
+        return written
+
+    def _convert(self) -> "PreTrainedModel":
+        """Write the model's files, unless a build that failed later has; returns what they are made of."""
+        from . import huggingface, openvino, quantize
+
+        spec, staging, say = self.plan.spec, self.staging, self.progress.say
+        conversion = identity.conversion_id(spec, self.digests)
+        with self.progress.stage("convert"):
+            model = huggingface.load_model(self.plan.source)
+            say("weights read as f32")
+            if staging.has(conversion):
+                say("converted by an earlier build")
+                return model
+            staging.clear()
+            disk.check_room(spec.output_dir, self.plan.engine_bytes)
+            converted = openvino.export(model, self.plan.config)
+            say("traced")
+            if spec.quantization:
+                converted = quantize.to_int8(converted)
+                say("quantized to int8")
+            openvino.save(converted, staging.directory / manifest.OPENVINO_MODEL_FILE)
+            staging.keep(conversion)
+            say(f"{sum(staging.files().values()) / 1e6:.1f} MB written")
+        return model
+
+    def _compile(self) -> "CompiledModel":
+        from . import openvino
+
+        spec, file = self.plan.spec, self.staging.directory / manifest.OPENVINO_MODEL_FILE
+        with self.progress.stage("compile"):
+            engine = openvino.compile_paged(file, spec.kv_cache_dtype, self.validated.sliding_windows)
+            self.progress.say(f"paged attention in f32, KV cache in {spec.kv_cache_dtype}")
+        return engine
+
+    def _describe(self, model: "PreTrainedModel") -> Manifest:
+        from . import tokenizer
+
+        directory, validated = self.staging.directory, self.validated
+        with self.progress.stage("manifest"):
+            tokens = tokenizer.special_tokens(
+                validated.hf_tokenizer,
+                model.generation_config,
+                self.plan.config.vocab_size,
+                self.plan.source.generation_file,
+            )
+            tokenizer.write(validated.hf_tokenizer, validated.chat_template, directory)
+            written = self._manifest(tokens)
+            manifest.write(written, directory)
+            self.progress.say(f"engine {written.engine_id[:12]}")
+        return written
+
+    def _verify(self, engine: "CompiledModel", model: "PreTrainedModel") -> None:
+        from . import verify
+
+        spec = self.plan.spec
+        lossy = spec.quantization is not None or spec.kv_cache_dtype != "f32"
+        with self.progress.stage("verify"):
+            encoding = self.validated.hf_tokenizer.backend_tokenizer.encode(verify.PROMPT)
+            prompt = encoding.ids[: self.plan.max_seq_len]
+            try:
+                agreement = verify.check(engine, model, prompt, lossy=lossy)
+            except VerifyError:
+                self.staging.clear()  # there is nothing to go on from
+                raise
+            self.progress.say(f"{agreement.num_tokens} positions within {agreement.difference:.0e} of Hugging Face")
+
+    def _manifest(self, tokens: Tokens) -> Manifest:
+        spec, config = self.plan.spec, self.plan.config
+        return Manifest(
+            engine=spec.engine,
+            engine_id=identity.engine_id(spec, self.digests),
+            model_name=spec.output_dir.resolve().name,
+            architecture=config.architecture,
+            dtype=spec.dtype,
+            quantization=spec.quantization,
+            kv_cache_dtype=spec.kv_cache_dtype,
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_hidden_layers,
+            num_attention_heads=config.num_attention_heads,
+            num_key_value_heads=config.num_key_value_heads,
+            head_size=config.head_size,
+            max_position_embeddings=config.max_position_embeddings,
+            tokens_per_block=spec.tokens_per_block,
+            max_batch_size=spec.max_batch_size,
+            max_num_tokens=spec.max_num_tokens,
+            max_seq_len=self.plan.max_seq_len,
+            sliding_windows=self.validated.sliding_windows,
+            tokens=tokens,
+            files=self.staging.files(),
+            built_with=identity.package_versions(spec),
+        )

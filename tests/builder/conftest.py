@@ -1,8 +1,12 @@
 """Tiny checkpoints and engines, made once."""
 
+import importlib.util
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from jetway.builder import offline
 from jetway.builder.progress import Progress
@@ -11,6 +15,7 @@ from jetway.builder.stages import build
 from tests.support.checkpoints import make_llama_checkpoint
 
 offline.enforce()  # before a test module imports openvino
+torch.set_num_threads(1)  # for models this small, a second thread costs more than it does
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +30,19 @@ def tiny_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
     engine = tmp_path_factory.mktemp("engines") / "tiny"
     build(BuildSpec(model_dir=tiny_checkpoint, output_dir=engine), Progress(lambda text: None), force=False)
     return engine
+
+
+@pytest.fixture
+def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def nncf() -> None:
+    """NNCF is installed."""
+    if importlib.util.find_spec("nncf") is not None:
+        return
+    if "int8" in os.environ.get("JETWAY_REQUIRE", "").split(","):
+        pytest.fail("JETWAY_REQUIRE demands 'int8', but nncf is not installed")
+    pytest.skip("int8: nncf is not installed; the extra int8 brings it")

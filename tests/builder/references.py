@@ -1,45 +1,65 @@
-"""Greedy continuations: what Hugging Face computes from a checkpoint, and what OpenVINO computes from an engine."""
+"""Greedy continuations: what Hugging Face computes from a checkpoint, and what the executor computes from an engine."""
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import openvino as ov
 import torch
 from transformers import AutoModelForCausalLM
 
-from jetway.builder.manifest import OPENVINO_MODEL_FILE
+from jetway.runtime.executor.openvino import OpenVinoEngine
+from jetway.scheduler.request import SamplingParams
+from tests.runtime.executor.driving import Job, generate
 
-PROMPT = [7, 201, 33, 150, 90, 12, 255, 64]
+# Shorter and longer than a block, and than the windows of tests.
+PROMPTS = [
+    [7, 201, 33, 150, 90, 12, 255, 64],
+    [(11 * index + 5) % 300 for index in range(75)],
+    [299],
+    [(17 * index + 40) % 300 for index in range(33)],
+]
+CHUNK_TOKENS = 32
+MIN_MARGIN = 0.01  # between the two best logits: what is closer, another batch may decide otherwise (DESIGN section 5)
 
 
-def huggingface_tokens(checkpoint: Path, num_tokens: int) -> list[int]:
-    """PROMPT's continuation by `generate`. `checkpoint` is a directory or a GGUF file."""
+def huggingface_continuations(checkpoint: Path, num_tokens: int) -> list[list[int]]:
+    """PROMPTS, each alone, continued by `generate` in f32, as far as its tokens are clear.
+
+    `checkpoint` is a directory or a GGUF file.
+    """
     source = {"gguf_file": checkpoint.name} if checkpoint.is_file() else {}
     directory = checkpoint.parent if checkpoint.is_file() else checkpoint
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, **source)
-    prompt = torch.tensor([PROMPT])
-    output = model.generate(
-        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=num_tokens, do_sample=False, eos_token_id=None
+    return [_continue(model, prompt, num_tokens) for prompt in PROMPTS]
+
+
+def _continue(model: Any, prompt: list[int], num_tokens: int) -> list[int]:
+    """`model` is a PreTrainedModel that generates, for which transformers has no type."""
+    result = model.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+        max_new_tokens=num_tokens,
+        do_sample=False,
+        eos_token_id=None,
+        output_logits=True,
+        return_dict_in_generate=True,
     )
-    tokens: list[int] = output[0, len(PROMPT) :].tolist()
-    return tokens
+    best_two = torch.cat(result.logits).topk(2, dim=-1).values
+    is_clear = (best_two[:, 0] - best_two[:, 1]) >= MIN_MARGIN
+    num_clear = int(is_clear.int().cumprod(0).sum())
+    tokens: list[int] = result.sequences[0, len(prompt) :].tolist()
+    return tokens[:num_clear]
 
 
-def engine_tokens(engine: Path, num_tokens: int) -> list[int]:
-    """PROMPT's continuation by the engine's model as it is on disk, stateful and not paged."""
-    options = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # newer CPUs take bf16 unless told
-    request = ov.Core().compile_model(engine / OPENVINO_MODEL_FILE, "CPU", options).create_infer_request()
-    tokens, pending = list(PROMPT), PROMPT
-    while len(tokens) < len(PROMPT) + num_tokens:
-        past = len(tokens) - len(pending)
-        results = request.infer(
-            {
-                "input_ids": np.array([pending], np.int64),
-                "attention_mask": np.ones((1, len(tokens)), np.int64),
-                "position_ids": np.arange(past, len(tokens), dtype=np.int64)[None],
-                "beam_idx": np.zeros(1, np.int32),
-            }
-        )
-        pending = [int(results["logits"][0, -1].argmax())]
-        tokens += pending
-    return tokens[len(PROMPT) :]
+def assert_continues(engine: Path, expected: list[list[int]], num_tokens: int) -> None:
+    """The engine's tokens are the expected ones, and these are enough to mean something."""
+    assert sum(map(len, expected)) >= 2 * num_tokens
+    computed = engine_continuations(engine, num_tokens)
+    clear = [tokens[: len(known)] for tokens, known in zip(computed, expected, strict=True)]
+    assert clear == expected
+
+
+def engine_continuations(engine: Path, num_tokens: int) -> list[list[int]]:
+    """PROMPTS, all in one batch on paged KV, prefilled in chunks."""
+    loaded = OpenVinoEngine.load(engine, kv_cache_memory=0, num_device_blocks=64)
+    jobs = [Job(prompt, num_tokens, SamplingParams(temperature=0.0, ignore_eos=True)) for prompt in PROMPTS]
+    return generate(loaded, jobs, chunk_tokens=CHUNK_TOKENS)

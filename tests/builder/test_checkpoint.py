@@ -1,5 +1,6 @@
 """Which files a checkpoint has. The files are empty: nothing here reads weights."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -123,19 +124,56 @@ def test_broken_json_is_refused(tmp_path: Path) -> None:
         checkpoint.read_json(path)
 
 
-def test_content_id_follows_contents_and_options(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/model.safetensors", "sub/model.safetensors", 7])
+def test_index_that_names_other_places_is_refused(tmp_path: Path, name: object) -> None:
+    touch(tmp_path, "config.json", "tokenizer.json", SHARDS[0])
+    write_index(tmp_path, {"a": SHARDS[0], "b": name})
+    assert refusal(tmp_path) == (
+        f"{tmp_path / 'model.safetensors.index.json'}: weight_map names {name!r}, not a file beside it. "
+        "Download it again."
+    )
+
+
+def test_json_bombs_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="is not readable JSON"):
+        checkpoint.read_json(path)
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # sparse: it takes no room
+    with pytest.raises(CheckpointError) as refused:
+        checkpoint.read_json(path)
+    assert str(refused.value) == (
+        f"{path}: has 1099511627776 bytes, more than the 67108864 of any real one. Download it again."
+    )
+
+
+def test_digests_follow_contents(tmp_path: Path) -> None:
     touch(tmp_path, "config.json", "tokenizer.json", "model.safetensors", "README.md")
     found = checkpoint.find(tmp_path)
-    identity = found.content_id(("float32",))
-    assert len(bytes.fromhex(identity)) == 32
+    before = found.digests()
+    assert list(before) == ["config.json", "tokenizer.json", "model.safetensors"]
+    assert before["config.json"] == hashlib.sha256(b"{}").hexdigest()
     (tmp_path / "README.md").write_text("other")
-    assert found.content_id(("float32",)) == identity
-    assert found.content_id(("float16",)) != identity
+    assert found.digests() == before
     (tmp_path / "model.safetensors").write_text("other")
-    assert found.content_id(("float32",)) != identity
+    assert found.digests() == before | {"model.safetensors": hashlib.sha256(b"other").hexdigest()}
 
 
-def test_renamed_gguf_keeps_its_id(tmp_path: Path) -> None:
+def test_a_gguf_is_the_same_under_any_name(tmp_path: Path) -> None:
     touch(tmp_path, "a.gguf", "b.gguf")
-    ids = {checkpoint.find(tmp_path / name).content_id(()) for name in ("a.gguf", "b.gguf")}
-    assert len(ids) == 1
+    first, second = (checkpoint.find(tmp_path / name).digests() for name in ("a.gguf", "b.gguf"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("names", "file"),
+    [
+        ((), "tokenizer_config.json"),
+        (("chat_template.json",), "chat_template.json"),
+        (("chat_template.json", "chat_template.jinja"), "chat_template.jinja"),
+    ],
+)
+def test_template_file(tmp_path: Path, names: tuple[str, ...], file: str) -> None:
+    touch(tmp_path, "config.json", "tokenizer.json", "model.safetensors", *names)
+    assert checkpoint.find(tmp_path).template_file == tmp_path / file

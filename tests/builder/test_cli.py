@@ -15,7 +15,9 @@ COMMAND = Path(sys.executable).with_name("build-engine")
 def test_builds(tiny_checkpoint: Path, tiny_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model-dir", str(tiny_checkpoint), "--output-dir", str(tiny_engine)]) == 0
     output = capsys.readouterr()
-    assert output.out.splitlines()[0].startswith("inspect   config.json, ")
+    assert output.out.splitlines()[0].startswith(
+        "inspect   LlamaForCausalLM, 0.1 M parameters, the engine is up to date, "
+    )
     assert output.out.splitlines()[-1] == f"Serve it: jetway serve {tiny_engine}"
     assert output.err == ""
 
@@ -37,6 +39,33 @@ def test_wrong_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     )
 
 
+def test_auto_engine_says_which_it_is(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = ["--model-dir", str(tiny_checkpoint), "--output-dir", str(tmp_path / "engine")]
+    assert main([*paths, "--engine", "auto"]) == 0
+    assert "validate  openvino engine, up to 256 tokens, " in capsys.readouterr().out
+
+
+def test_dry_run(tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ["--model-dir", str(tiny_checkpoint), "--output-dir", str(tmp_path / "engine")]
+    assert main([*paths, "--dry-run", "--kv-cache-memory", "1MiB"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == [
+        "pool      1,048,576 bytes hold 64 blocks, 2,048 tokens:",
+        "               8 sequences of 256 tokens",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pool_is_no_part_of_an_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ["--model-dir", str(tmp_path), "--output-dir", str(tmp_path / "engine")]
+    assert main([*paths, "--kv-cache-memory", "1MiB"]) == 2
+    assert capsys.readouterr().err == (
+        "build-engine: error: --kv-cache-memory: no part of an engine. Use it with --dry-run, or with jetway serve.\n"
+    )
+
+
 def test_help_loads_no_torch() -> None:
     code = "import sys, jetway.builder.cli; print({'torch', 'transformers', 'openvino'} & set(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -54,5 +83,10 @@ def test_interrupt(tiny_checkpoint: Path, tmp_path: Path) -> None:
             shown += process.stdout.read(1)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
-    assert (process.returncode, errors) == (130, "build-engine: interrupted; nothing has changed\n")
-    assert list(tmp_path.iterdir()) == []
+    kept = tmp_path / ".engine.building"
+    assert process.returncode == 130
+    assert errors.splitlines() == [
+        "build-engine: interrupted; nothing has changed",
+        f"The converted model is kept in {kept}; the same command goes on from it.",
+    ]
+    assert list(tmp_path.iterdir()) == [kept]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from gguf import GGUFWriter
+from safetensors.numpy import load_file
 
 from jetway.builder import gguf
 from jetway.builder.errors import CheckpointError
@@ -12,12 +13,15 @@ from tests.builder.tiny_gguf import write_gguf
 
 def refusal(path: Path) -> str:
     with pytest.raises(CheckpointError) as refused:
-        gguf.read_config(path)
+        gguf.read(path)
     return str(refused.value)
 
 
-def test_read_config(tmp_path: Path, tiny_checkpoint: Path) -> None:
-    assert gguf.read_config(write_gguf(tmp_path / "tiny.gguf", tiny_checkpoint)) == {
+def test_read(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    found = gguf.read(write_gguf(tmp_path / "tiny.gguf", tiny_checkpoint))
+    weights = load_file(tiny_checkpoint / "model.safetensors")
+    assert (found.num_tensors, found.num_parameters) == (len(weights), sum(tensor.size for tensor in weights.values()))
+    assert found.config == {
         "architectures": ["LlamaForCausalLM"],
         "vocab_size": 300,
         "hidden_size": 64,
@@ -31,7 +35,7 @@ def test_read_config(tmp_path: Path, tiny_checkpoint: Path) -> None:
 
 def test_vocabulary_may_be_counted(tmp_path: Path, tiny_checkpoint: Path) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", tiny_checkpoint, left_out="llama.vocab_size")
-    assert gguf.read_config(path)["vocab_size"] == 300
+    assert gguf.read(path).config["vocab_size"] == 300
 
 
 def test_other_architecture_is_refused(tmp_path: Path) -> None:
@@ -73,3 +77,10 @@ def test_other_content_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tiny.gguf"
     path.write_bytes(b"not a model at all, but long enough")
     assert refusal(path).startswith(f"{path}: is not a readable GGUF file (")
+
+
+def test_text_that_is_not_unicode_is_refused(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    whole = write_gguf(tmp_path / "whole.gguf", tiny_checkpoint, rope_scaling="yarn").read_bytes()
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(whole.replace(b"yarn", b"ya\xffn"))
+    assert refusal(path).startswith(f"{path}: is not a readable GGUF file ('utf-8' codec can't decode byte 0xff")

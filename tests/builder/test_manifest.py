@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def make_manifest() -> Manifest:
         model_name="tiny",
         architecture="LlamaForCausalLM",
         dtype="float32",
+        quantization="int8",
         kv_cache_dtype="f32",
         vocab_size=300,
         hidden_size=64,
@@ -34,6 +36,7 @@ def make_manifest() -> Manifest:
         max_batch_size=64,
         max_num_tokens=512,
         max_seq_len=128,
+        sliding_windows=(None, 64),
         tokens=Tokens(eos_ids=(2, 7), bos="<s>", eos="</s>", unk=None, pad=None),
         files={"model.bin": 3, "model.xml": 5},
         built_with={"jetway-llm": "0.1.0", "openvino": "2026.4.1"},
@@ -76,9 +79,24 @@ def test_file_has_the_shape_of_tensorrt_llm(engine: Path) -> None:
     }
 
 
-def test_kv_bytes_per_token() -> None:
-    """Keys and values of 2 layers, 2 heads, 16 numbers of 4 bytes."""
-    assert make_manifest().kv_bytes_per_token == 512
+def test_fields_that_older_engines_lack(engine: Path) -> None:
+    path = engine / "config.json"
+    document = json.loads(path.read_text())
+    del document["jetway"]["quantization"], document["jetway"]["sliding_windows"]
+    path.write_text(json.dumps(document))
+    assert manifest.read(engine) == replace(make_manifest(), quantization=None, sliding_windows=())
+
+
+@pytest.mark.parametrize(
+    ("kv_cache_dtype", "block_bytes"),
+    [
+        ("f32", 2 * 2 * (32 * 16 * 4 + 32 * 16 * 4)),  # layers, heads, keys and values of 32 tokens and 16 numbers
+        ("u8", 2 * 2 * (40 * 16 + 32 * 24)),  # key_cache [.., 40, 16] and value_cache [.., 32, 24]
+    ],
+)
+def test_block_bytes(kv_cache_dtype: str, block_bytes: int) -> None:
+    engine = replace(make_manifest(), kv_cache_dtype=kv_cache_dtype)
+    assert (engine.block_bytes, engine.kv_bytes_per_token * 32) == (block_bytes, block_bytes)
 
 
 def changed(section: str, field: str, value: object) -> Callable[[Document], None]:
@@ -104,8 +122,17 @@ def without(section: str, field: str) -> Callable[[Document], None]:
         (changed("jetway", "format", 2), "jetway.format is 2; this version reads 1"),
         (changed("jetway", "engine", "onnx"), "jetway.engine is 'onnx'; this version knows openvino, tensorrt"),
         (changed("jetway", "engine_id", ""), "jetway.engine_id is ''; it must be a text"),
-        (changed("jetway", "kv_cache_dtype", "u4"), "jetway.kv_cache_dtype is 'u4'; this version knows f32"),
+        (changed("jetway", "kv_cache_dtype", "u4"), "jetway.kv_cache_dtype is 'u4'; this version knows f32, u8"),
         (changed("jetway", "tokens", {"eos_ids": 2}), "jetway.tokens.eos_ids is 2; it must be a list of token ids"),
+        (changed("jetway", "quantization", "int4"), "jetway.quantization is 'int4'; this version knows int8"),
+        (
+            changed("jetway", "sliding_windows", [0, 64]),
+            "jetway.sliding_windows is [0, 64]; it must be a list of positive integers and null",
+        ),
+        (
+            changed("jetway", "sliding_windows", [64]),
+            "jetway.sliding_windows is [64]; it must be empty or have 2 entries",
+        ),
         (
             changed("jetway", "files", {"model.bin": "3"}),
             "jetway.files is {'model.bin': '3'}; it must map names to int",

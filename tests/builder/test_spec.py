@@ -22,7 +22,8 @@ def make_spec(**options: Any) -> BuildSpec:
         ),
         ({"engine": "onnx"}, "--engine onnx: not supported by this version. Use openvino."),
         ({"dtype": "float16"}, "--dtype float16: not supported by this version. Use float32."),
-        ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8: not supported by this version. Use f32."),
+        ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8: not supported by this version. Use f32 or u8."),
+        ({"quantization": "int4"}, "--quantization int4: not supported by this version. Use int8."),
         (
             {"tokens_per_block": 64},
             "--tokens-per-block 64: OpenVINO's paged attention on CPU has blocks of 32 tokens. Leave the flag out.",

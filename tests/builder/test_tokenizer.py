@@ -8,8 +8,11 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
 from jetway.builder import tokenizer
+from jetway.builder.errors import CheckpointError
 from jetway.builder.manifest import Tokens
+from tests.support.checkpoints import CHAT_TEMPLATE
 
+FILE = Path("model/tokenizer_config.json")
 MESSAGES = [
     {"role": "system", "content": "Answer in one word."},
     {"role": "user", "content": "Does the ferry run at night? Ünïcode 🚢\n"},
@@ -53,23 +56,42 @@ def test_padding_and_truncation_are_taken_off(tiny_checkpoint: Path, tmp_path: P
     loaded = load(tiny_checkpoint)
     loaded.backend_tokenizer.enable_truncation(4)
     loaded.backend_tokenizer.enable_padding(length=64)
-    tokenizer.write(loaded, tmp_path)
+    tokenizer.write(loaded, None, tmp_path)
     written = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert len(written.encode("QWXYZ").ids) == 5
 
 
-def test_no_chat_template_no_file(tiny_checkpoint: Path, tmp_path: Path) -> None:
+def test_files(tiny_checkpoint: Path, tmp_path: Path) -> None:
     loaded = load(tiny_checkpoint)
-    loaded.chat_template = None
-    tokenizer.write(loaded, tmp_path)
+    tokenizer.write(loaded, None, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
-
-
-def test_the_default_of_several_chat_templates(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    loaded = load(tiny_checkpoint)
-    loaded.chat_template = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
-    tokenizer.write(loaded, tmp_path)
+    tokenizer.write(loaded, "{{ messages }}", tmp_path)
     assert (tmp_path / "chat_template.jinja").read_text() == "{{ messages }}"
+
+
+def test_chat_template(tiny_checkpoint: Path) -> None:
+    """The default one, where there are several."""
+    loaded = load(tiny_checkpoint)
+    assert tokenizer.chat_template(loaded, FILE) == CHAT_TEMPLATE
+    loaded.chat_template = None
+    assert tokenizer.chat_template(loaded, FILE) is None
+    loaded.chat_template = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
+    assert tokenizer.chat_template(loaded, FILE) == "{{ messages }}"
+    loaded.chat_template = {"tool_use": "{{ tools }}"}
+    with pytest.raises(CheckpointError) as refused:
+        tokenizer.chat_template(loaded, FILE)
+    expected = f"{FILE}: chat_template has 'tool_use', but no 'default'. Name one of them 'default'."
+    assert str(refused.value) == expected
+
+
+def test_special_texts(tiny_checkpoint: Path) -> None:
+    loaded = load(tiny_checkpoint)
+    loaded.unk_token = None
+    assert tokenizer.special_texts(loaded) == {
+        "bos_token": "<|im_start|>",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|im_end|>",
+    }
 
 
 @pytest.mark.parametrize(("declared", "eos_ids"), [(None, (2,)), (2, (2,)), (7, (2, 7)), ([9, 0], (0, 2, 9))])
@@ -77,7 +99,16 @@ def test_end_tokens_of_model_and_tokenizer(
     tiny_checkpoint: Path, declared: int | list[int] | None, eos_ids: tuple[int, ...]
 ) -> None:
     generation = GenerationConfig(eos_token_id=declared)  # type: ignore[no-untyped-call]  # transformers leaves it so
-    tokens = tokenizer.special_tokens(load(tiny_checkpoint), generation)
+    tokens = tokenizer.special_tokens(load(tiny_checkpoint), generation, 300, FILE)
     assert tokens == Tokens(
         eos_ids=eos_ids, bos="<|im_start|>", eos="<|im_end|>", unk="<|endoftext|>", pad="<|im_end|>"
     )
+
+
+@pytest.mark.parametrize("declared", ["x", 1.5, -1, True, 300, [2, 300], {"a": 2}])
+def test_end_tokens_that_are_none_are_refused(tiny_checkpoint: Path, declared: object) -> None:
+    generation = GenerationConfig(eos_token_id=declared)  # type: ignore[no-untyped-call]  # transformers leaves it so
+    with pytest.raises(CheckpointError) as refused:
+        tokenizer.special_tokens(load(tiny_checkpoint), generation, 300, FILE)
+    problem = f"eos_token_id is {declared!r}, not one or more token ids below 300"
+    assert str(refused.value) == f"{FILE}: {problem}. Name the tokens that end a text."

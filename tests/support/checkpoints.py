@@ -1,8 +1,9 @@
-"""Tiny random checkpoints, made in a moment: two layers, grouped heads, a byte-level tokenizer, a chat template.
+"""Tiny random checkpoints, made in a moment: two layers, a byte-level tokenizer, a chat template.
 
 Importing this module is quick; torch and transformers load when a checkpoint is made.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -21,11 +22,17 @@ MODEL_TYPES = {
     "MistralForCausalLM": "mistral",
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
+    "GPT2LMHeadModel": "gpt2",
+    "GemmaForCausalLM": "gemma",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "PhiForCausalLM": "phi",
+    "Phi3ForCausalLM": "phi3",
 }
 
 
 class Shape(TypedDict, total=False):
-    """Fields of config.json that a test may want otherwise."""
+    """Fields of config.json that a test may want otherwise, by Llama's names."""
 
     num_hidden_layers: int
     hidden_size: int
@@ -47,11 +54,27 @@ def make_llama_checkpoint(
     max_shard_size: str = "1GB",
     **shape: Unpack[Shape],
 ) -> Path:
-    """Write a checkpoint in Hugging Face's layout; the same arguments give the same weights. Returns `directory`."""
+    """Write a checkpoint of an architecture with Llama's names; the same arguments give the same weights."""
+    return make_checkpoint(directory, architecture, dict(shape), dtype=dtype, max_shard_size=max_shard_size)
+
+
+def make_checkpoint(
+    directory: Path,
+    architecture: str,
+    fields: Mapping[str, Any],
+    *,
+    dtype: str = "float32",
+    max_shard_size: str = "1GB",
+    chat_template: str | None = CHAT_TEMPLATE,
+) -> Path:
+    """Write a checkpoint in Hugging Face's layout, with `fields` of config.json besides small sizes.
+
+    The same arguments give the same weights. Returns `directory`.
+    """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    fields: dict[str, Any] = {
+    sizes: dict[str, Any] = {
         "vocab_size": VOCAB_SIZE,
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -62,23 +85,24 @@ def make_llama_checkpoint(
         "initializer_range": 0.2,  # wide, so that the best token is far ahead of the next
         "bos_token_id": 1,
         "eos_token_id": 2,
+        "pad_token_id": None,  # else its embedding is zero
     }
-    config = AutoConfig.for_model(MODEL_TYPES[architecture], **(fields | shape))
+    config = AutoConfig.for_model(MODEL_TYPES[architecture], **{**sizes, **fields})
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]  # transformers leaves it so
             config, dtype=getattr(torch, dtype)
         )
         for name, parameter in model.named_parameters():
-            if name.endswith("bias"):  # which start at zero and would hide their absence
-                torch.nn.init.normal_(parameter, std=0.2)
+            if name.endswith("bias") or "norm" in name:  # which start at zero or one and would hide their absence
+                parameter.data += 0.2 * torch.randn_like(parameter)
     model.save_pretrained(directory, max_shard_size=max_shard_size)
-    save_tokenizer(directory)
+    save_tokenizer(directory, chat_template)
     return directory
 
 
-def save_tokenizer(directory: Path) -> None:
-    """Write a byte-level BPE tokenizer of VOCAB_SIZE tokens with a chat template."""
+def save_tokenizer(directory: Path, chat_template: str | None) -> None:
+    """Write a byte-level BPE tokenizer of VOCAB_SIZE tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -98,5 +122,5 @@ def save_tokenizer(directory: Path) -> None:
         bos_token=SPECIAL_TOKENS[1],
         eos_token=SPECIAL_TOKENS[2],
         pad_token=SPECIAL_TOKENS[2],
-        chat_template=CHAT_TEMPLATE,
+        chat_template=chat_template,
     ).save_pretrained(directory)

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from jetway.runtime.config import GatewayConfig
+from jetway.runtime.gateway.access import OPEN_ACCESS, Access
 from jetway.runtime.gateway.app import Gateway
 
 CONFIG = GatewayConfig(port=0, grpc_port=0)
 
 
 @asynccontextmanager
-async def running_gateway(engine_dir: Path, scheduler_address: str, **config: Any) -> AsyncIterator[Gateway]:
+async def running_gateway(
+    engine_dir: Path, scheduler_address: str, access: Access = OPEN_ACCESS, **config: Any
+) -> AsyncIterator[Gateway]:
     """Started and connected to the scheduler; stopped at the end, without a drain."""
-    gateway = Gateway(replace(CONFIG, **config), engine_dir, None, scheduler_address)
+    gateway = Gateway(replace(CONFIG, **config), engine_dir, None, scheduler_address, access)
     await gateway.start()
     try:
         await gateway.ready()

@@ -1,0 +1,40 @@
+"""What can be known of a checkpoint in seconds, with torch but without its weights. Loads torch and transformers."""
+
+from dataclasses import dataclass
+
+from transformers import PreTrainedTokenizerFast
+
+from . import huggingface, quantize, template, tokenizer
+from .plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What the checks have found, for the stages that come."""
+
+    hf_tokenizer: PreTrainedTokenizerFast
+    chat_template: str | None
+    sliding_windows: tuple[int | None, ...]  # as in the manifest
+
+
+def validate(plan: Plan) -> Validated:
+    """Check tokenizer, chat template and the tensors' names and shapes. Raises CheckpointError, OptionError."""
+    if plan.spec.quantization:
+        quantize.check_available()
+    source = plan.source
+    sliding_windows = _sliding_windows(plan)
+    hf_tokenizer = huggingface.load_tokenizer(source)
+    tokenizer.check_fits(hf_tokenizer, plan.config.vocab_size, source.metadata_file)
+    chat_template = tokenizer.chat_template(hf_tokenizer, source.template_file)
+    if chat_template is not None:
+        template.check(chat_template, tokenizer.special_texts(hf_tokenizer), source.template_file)
+    return Validated(hf_tokenizer, chat_template, sliding_windows)
+
+
+def _sliding_windows(plan: Plan) -> tuple[int | None, ...]:
+    """The windows that act within `max_seq_len`."""
+    if plan.source.gguf_file:
+        return ()  # of what is built from GGUF, nothing has a window
+    windows = huggingface.sliding_windows(huggingface.inspect_model(plan.source), plan.source)
+    acting = tuple(window if window and window < plan.max_seq_len else None for window in windows)
+    return acting if any(acting) else ()
