@@ -20,7 +20,12 @@ class Row:
 
 
 class StepDraft:
-    """Rows and starts gathered until `finish` freezes them into a StepPlan. Sequences' counts advance here."""
+    """Rows and starts gathered until `finish` freezes them into a StepPlan. Sequences' counts advance here.
+
+    Kept until the plan's result comes: it says what the rows were.
+    """
+
+    work: StepWork
 
     def __init__(self, step: int, now: float, *, budget_tokens: int, block_size: int) -> None:
         self.step = step
@@ -86,17 +91,14 @@ class StepDraft:
             self.num_prefills += change
             self._num_prefill_tokens += change * row.num_tokens
 
-    def work(self, copies: Copies) -> StepWork:
-        """What the step computes and copies, for the estimates."""
-        return StepWork(
+    def finish(self, releases: list[Slot], copies: Copies) -> StepPlan:
+        """Freeze into the plan; `work` says from now on what it computes and copies."""
+        self.work = StepWork(
             num_prefill_tokens=self._num_prefill_tokens,
             num_decodes=len(self.rows) - self.num_prefills,
             num_context_tokens=self._num_context_tokens,
             num_copied_blocks=len(copies.out) + len(copies.into),
         )
-
-    def finish(self, releases: list[Slot], copies: Copies) -> StepPlan:
-        """Freeze into the plan."""
         grown = [(slot, row.grown) for slot, row in self.rows.items() if row.grown is not None]
         return StepPlan(
             step=self.step,

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from copy import deepcopy
 from itertools import count
-from typing import NamedTuple
 
 from .class_queue import QueueFull
 from .classes import ServiceClass, TimeoutAction
 from .demand import Demand
-from .draft import Row
-from .estimate import Estimates, StepWork
+from .draft import Row, StepDraft
+from .estimate import Estimates
 from .events import Event, FinishReason
 from .ledger import Ledger
 from .limits import Limits, longest_sequence, output_limit
@@ -25,16 +24,6 @@ from .sequence import Sequence
 from .state import Move, State
 from .stats import Counters, Stats
 from .timers import Alarm, Timers
-
-
-class _InFlight(NamedTuple):
-    """A plan without a result yet."""
-
-    step: int
-    rows: dict[Slot, Row]
-    num_samples: int
-    work: StepWork
-    planned_at: float
 
 
 class Scheduler:
@@ -71,7 +60,7 @@ class Scheduler:
         self._residency = Residency(self._limits, engine, self._queues, self._counters, self._starts)
         self._prefill = PrefillControl(self._limits, self._queues, self._estimates, engine.block_size)
         self._planner = Planner(self._limits, self._queues, self._residency, self._prefill, self._estimates)
-        self._in_flight: deque[_InFlight] = deque()
+        self._in_flight: deque[StepDraft] = deque()  # plans without a result yet
         self._next_step = 1
         self._committed_at = 0.0
         self._attached = True
@@ -105,17 +94,7 @@ class Scheduler:
         for sequence in sequences:
             sequence.expected_wait_s = expected_wait_s
             self._queues.add(sequence)
-            self._set_timers(sequence, service_class)
-
-    def _set_timers(self, sequence: Sequence, service_class: ServiceClass) -> None:
-        deadline_s = sequence.request.deadline_s or service_class.default_deadline_s
-        for alarm, after_s in (
-            (Alarm.DEADLINE, deadline_s),
-            (Alarm.QUEUE_TIMEOUT, service_class.queue_timeout_s),
-            (Alarm.AGED, service_class.max_wait_s),
-        ):
-            if after_s is not None:
-                self._timers.set(sequence, alarm, sequence.arrival + after_s)
+            self._timers.watch(sequence, service_class)
 
     def abort(self, request_id: str) -> None:
         """End what lives of the request as cancelled. A request that has ended is no error: the calls crossed."""
@@ -141,13 +120,13 @@ class Scheduler:
         if not draft.rows and not residents.has_releases:
             return None
         copies = cache.take_copies()
-        work = draft.work(copies)
-        self._counters.num_computed_tokens += work.num_tokens
+        plan = draft.finish(residents.take_releases(), copies)
+        self._counters.num_computed_tokens += draft.work.num_tokens
         self._counters.num_copied_out_blocks += len(copies.out)
         self._counters.num_copied_in_blocks += len(copies.into)
-        self._in_flight.append(_InFlight(draft.step, draft.rows, draft.num_samples, work, now))
+        self._in_flight.append(draft)
         self._next_step += 1
-        return draft.finish(residents.take_releases(), copies)
+        return plan
 
     def _ring(self, now: float) -> None:
         """Time has passed: what is too late ends, what has waited long enough may enter the lane."""
@@ -171,15 +150,16 @@ class Scheduler:
 
     def commit(self, result: StepResult, now: float) -> None:
         """Take one plan's result: tokens get their values, sequences end. Results come in the order of the plans."""
-        step, rows, num_samples, work, planned_at = self._in_flight.popleft()
-        assert step == result.step, f"result of step {result.step} while step {step} is due"
+        draft = self._in_flight.popleft()
+        rows = draft.rows
+        assert draft.step == result.step, f"result of step {result.step} while step {draft.step} is due"
         if rows:
-            self._estimates.observe(work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
-            self._demand.serve(rows.values(), now - max(planned_at, self._committed_at))
+            self._estimates.observe(draft.work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
+            self._demand.serve(rows.values(), now - max(draft.now, self._committed_at))
         self._committed_at = now
         self._counters.copied_s += result.copied_s
         num_answered = len(result.slots) + len(result.skipped) + len(result.failures)
-        assert num_answered == num_samples, f"step {step}: a row has no answer"
+        assert num_answered == draft.num_samples, f"step {draft.step}: a row has no answer"
         for slot, message in result.failures:  # first: what they computed must not be shared
             self._end(rows[slot].sequence, FinishReason.FAILED, message)
         self._residency.settle(rows.values())

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from .classes import ServiceClass
 from .sequence import Sequence
 from .state import State
 
@@ -30,7 +31,17 @@ class Timers:
         self._num_set = 0
         self._sweep_at = 64
 
-    def set(self, sequence: Sequence, alarm: Alarm, due: float) -> None:
+    def watch(self, sequence: Sequence, service_class: ServiceClass) -> None:
+        """Set all that its request and its class ask for."""
+        for alarm, after_s in (
+            (Alarm.DEADLINE, sequence.request.deadline_s or service_class.default_deadline_s),
+            (Alarm.QUEUE_TIMEOUT, service_class.queue_timeout_s),
+            (Alarm.AGED, service_class.max_wait_s),
+        ):
+            if after_s is not None:
+                self._set(sequence, alarm, sequence.arrival + after_s)
+
+    def _set(self, sequence: Sequence, alarm: Alarm, due: float) -> None:
         heapq.heappush(self._heap, _Timer(due, self._num_set, alarm, sequence))
         self._num_set += 1
         if len(self._heap) > self._sweep_at:
