@@ -35,7 +35,7 @@ class StageFailed(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dev", action="store_true", help="what the tests need, too")
-    extras = {"cpu", "dev"} if parser.parse_args().dev else {"cpu"}
+    extras = {"cpu", "dev", "int8"} if parser.parse_args().dev else {"cpu"}
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:

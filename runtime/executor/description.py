@@ -8,23 +8,18 @@ from jetway.runtime.errors import ConfigError
 from jetway.scheduler.plan import EngineDescription
 
 
-def block_bytes(manifest: Manifest) -> int:
-    """Bytes of one block's KV, over all layers."""
-    return manifest.kv_bytes_per_token * manifest.tokens_per_block
-
-
 def device_blocks(manifest: Manifest, *, kv_cache_memory: int, num_device_blocks: int | None) -> int:
     """Blocks of the device pool: as many as fit, unless a number is given. Raises ConfigError when none fits."""
-    count = num_device_blocks or kv_cache_memory // block_bytes(manifest)
+    count = num_device_blocks or kv_cache_memory // manifest.block_bytes
     if not count:
-        least = block_bytes(manifest)
+        least = manifest.block_bytes
         raise ConfigError(f"kv_cache_memory must hold one block of {least} bytes, not {kv_cache_memory}")
     return count
 
 
 def host_blocks(manifest: Manifest, host_cache_memory: int) -> int:
     """Blocks of the host pool: as many as fit; there may be none."""
-    return host_cache_memory // block_bytes(manifest)
+    return host_cache_memory // manifest.block_bytes
 
 
 def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) -> EngineDescription:
@@ -48,7 +43,7 @@ def describe(manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_
         block_size=manifest.tokens_per_block,
         num_device_blocks=num_device_blocks,
         num_host_blocks=num_host_blocks,
-        block_bytes=block_bytes(manifest),
+        block_bytes=manifest.block_bytes,
         max_num_seqs=manifest.max_batch_size,
         max_num_batched_tokens=manifest.max_num_tokens,
         max_seq_len=manifest.max_seq_len,

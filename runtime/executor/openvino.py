@@ -14,7 +14,7 @@ from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.scheduler.plan import EngineDescription
 
 from .base import Int32Array, Sampled, StepBatch
-from .description import block_bytes, describe, device_blocks
+from .description import describe, device_blocks
 from .pools import BlockPools
 from .sampling import sample
 
@@ -67,9 +67,9 @@ class OpenVinoEngine:
         ports = _pool_ports(compiled)
         shapes = [tuple(size.get_length() for size in port.partial_shape[1:]) for port in ports]
         pools = BlockPools(shapes, ports[0].element_type.to_dtype(), num_device_blocks, num_host_blocks)
-        if pools.block_bytes != block_bytes(manifest):
+        if pools.block_bytes != manifest.block_bytes:
             raise ConfigError(
-                f"{directory}: the manifest's block has {block_bytes(manifest)} bytes, the model's {pools.block_bytes}"
+                f"{directory}: the manifest's block has {manifest.block_bytes} bytes, the model's {pools.block_bytes}"
             )
         return cls(manifest, compiled, pools)
 

@@ -5,7 +5,7 @@ import pytest
 
 from jetway.builder.manifest import Manifest, read
 from jetway.runtime.errors import ConfigError
-from jetway.runtime.executor.description import block_bytes, describe, device_blocks
+from jetway.runtime.executor.description import describe, device_blocks
 from jetway.scheduler.plan import EngineDescription
 from tests.support.tokenizers import byte_level, write_engine
 
@@ -16,7 +16,7 @@ def manifest(tmp_path: Path) -> Manifest:
 
 
 def test_a_block_holds_keys_and_values_of_all_layers(manifest: Manifest) -> None:
-    assert block_bytes(manifest) == 2 * 1 * 1 * 8 * 4 * 32  # K and V, layers, heads, head size, f32, tokens
+    assert manifest.block_bytes == 2 * 1 * 1 * 8 * 4 * 32  # K and V, layers, heads, head size, f32, tokens
 
 
 def test_the_device_pool_is_whole_blocks_unless_a_number_is_given(manifest: Manifest) -> None:
