@@ -2,11 +2,11 @@
 
 import asyncio
 
-from jetway.runtime.executor.wire import logprobs_to_proto
 from jetway.scheduler.events import FinishReason, SequenceFinished, TokenSampled
 from jetway.v1 import common_pb2, scheduler_pb2
 
-from .errors import DeadlineExceeded, EngineFailed, JetwayError, edge_of
+from .errors import DeadlineExceeded, EngineFailed, JetwayError
+from .wire import error_to_proto, logprobs_to_proto
 
 MAX_GATHERED = 1 << 18  # tokens and answers; a gateway that is this far behind has stopped reading
 
@@ -75,8 +75,3 @@ class Outbox:
             self._ready.clear()
         frame, self._frame = self._frame, scheduler_pb2.SessionFrame()
         return frame if frame.ByteSize() else None
-
-
-def error_to_proto(error: JetwayError) -> common_pb2.Error:
-    code = common_pb2.ErrorCode.Value(f"ERROR_CODE_{edge_of(error).code}")
-    return common_pb2.Error(code=code, message=error.message, param=error.param, retry_after_s=error.retry_after_s)

@@ -88,10 +88,10 @@ async def _run_scheduler(post: Post) -> None:
     from jetway.v1.scheduler_pb2_grpc import add_SchedulerServicer_to_server
 
     from .executor.client import ExecutorClient
-    from .executor.wire import CHANNEL_OPTIONS
     from .garbage import kept_out_of_steps
     from .loop import StepLoop
     from .service import SchedulerService
+    from .wire import CHANNEL_OPTIONS
 
     client = ExecutorClient(post.executor_address, post.epoch)
     engine = await client.describe()

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import grpc
 
-from jetway.runtime.executor.wire import description_to_proto, sampling_from_proto
 from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.events import Event, RequestFinished
 from jetway.scheduler.plan import EngineDescription
@@ -19,6 +18,7 @@ from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
 from .errors import InvalidArgument, Overloaded
 from .outbox import Outbox
 from .stats import stats_to_proto
+from .wire import description_to_proto, sampling_from_proto
 
 log = logging.getLogger(__name__)
 

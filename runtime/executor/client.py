@@ -5,10 +5,11 @@ import asyncio
 import grpc
 
 from jetway.runtime.errors import Unavailable
+from jetway.runtime.wire import CHANNEL_OPTIONS, description_from_proto
 from jetway.scheduler.plan import EngineDescription, StepPlan, StepResult
 from jetway.v1 import executor_pb2, executor_pb2_grpc
 
-from .wire import CHANNEL_OPTIONS, EPOCH_KEY, description_from_proto, plan_to_proto, result_from_proto
+from .wire import EPOCH_KEY, plan_to_proto, result_from_proto
 
 
 class ExecutorClient:

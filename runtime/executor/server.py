@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import grpc
 
 from jetway.runtime.errors import ConfigError, EngineFailed
+from jetway.runtime.wire import CHANNEL_OPTIONS, description_to_proto
 from jetway.scheduler.plan import DeviceBlock, Slot, Start, StepPlan
 from jetway.scheduler.request import SamplingParams, SequenceId
 from jetway.v1 import common_pb2, executor_pb2, executor_pb2_grpc
@@ -18,7 +19,7 @@ from .base import Engine
 from .counts import PlanError
 from .health import StepHealth
 from .steps import Slots
-from .wire import CHANNEL_OPTIONS, EPOCH_KEY, description_to_proto, plan_from_proto, result_to_proto
+from .wire import EPOCH_KEY, plan_from_proto, result_to_proto
 
 NUM_CALL_THREADS = 8  # each open call holds one
 MAX_UNSENT_RESULTS = 16  # a scheduler is at most one plan ahead; one that sends and never reads is cut off

@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from jetway.runtime.errors import Cancelled, DeadlineExceeded, EngineFailed, JetwayError, Overloaded, Unavailable
-from jetway.runtime.executor.wire import sampling_to_proto
+from jetway.runtime.wire import error_from_proto, sampling_to_proto
 from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2
 
 from .generation import Generation
 from .inbox import End, Inbox
-from .wire import error_from_proto
 
 MAX_WAITING_MESSAGES = 4096  # a stream that is this far behind takes no more requests
 

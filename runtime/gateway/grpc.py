@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from jetway.runtime.errors import Cancelled, Internal, InvalidArgument, JetwayError, edge_of
-from jetway.runtime.outbox import error_to_proto
+from jetway.runtime.wire import error_to_proto
 from jetway.scheduler.request import SamplingParams
 from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 

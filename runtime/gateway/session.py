@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import grpc
 
 from jetway.runtime.errors import Unavailable
-from jetway.runtime.executor.wire import CHANNEL_OPTIONS
+from jetway.runtime.wire import CHANNEL_OPTIONS
 from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc
 

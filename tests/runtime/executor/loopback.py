@@ -13,7 +13,8 @@ import pytest
 from jetway.runtime.executor.base import Engine, Sampled, StepBatch
 from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.executor.simulated import PLAIN, SimulatedBehaviour, SimulatedEngine
-from jetway.runtime.executor.wire import CHANNEL_OPTIONS, EPOCH_KEY, plan_to_proto, result_from_proto
+from jetway.runtime.executor.wire import EPOCH_KEY, plan_to_proto, result_from_proto
+from jetway.runtime.wire import CHANNEL_OPTIONS
 from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.v1 import executor_pb2, executor_pb2_grpc
 from tests.runtime.executor.driving import make_description, make_plan, make_start

@@ -16,11 +16,11 @@ from jetway.runtime.executor.simulated import SimulatedBehaviour
 from jetway.runtime.executor.steps import Slots
 from jetway.runtime.executor.wire import (
     EPOCH_KEY,
-    description_from_proto,
     plan_to_proto,
     result_from_proto,
     result_to_proto,
 )
+from jetway.runtime.wire import description_from_proto
 from jetway.scheduler.plan import StepPlan
 from jetway.v1 import executor_pb2, executor_pb2_grpc
 from tests.runtime.executor.driving import make_description, make_plan, make_simulated, make_start

@@ -4,15 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from jetway.runtime.executor.wire import (
-    description_from_proto,
-    description_to_proto,
-    plan_from_proto,
-    plan_to_proto,
-    result_from_proto,
-    result_to_proto,
-    sampling_from_proto,
-)
+from jetway.runtime.executor.wire import plan_from_proto, plan_to_proto, result_from_proto, result_to_proto
+from jetway.runtime.wire import description_from_proto, description_to_proto, sampling_from_proto
 from jetway.scheduler.plan import Slot, StepPlan, StepResult, TokenLogprobs
 from jetway.scheduler.request import InvalidRequest, SamplingParams
 from jetway.v1 import common_pb2, executor_pb2

@@ -3,8 +3,7 @@
 import pytest
 
 from jetway.runtime.errors import EDGES, Internal, JetwayError
-from jetway.runtime.gateway.wire import error_from_proto
-from jetway.runtime.outbox import error_to_proto
+from jetway.runtime.wire import error_from_proto, error_to_proto
 from jetway.v1 import common_pb2
 
 
