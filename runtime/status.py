@@ -15,7 +15,7 @@ from .settings import format_bytes
 
 _TIMEOUT_S = 5.0
 _CLEAR = "\x1b[H\x1b[2J"  # a terminal's screen
-_HEADER = ("CLASS", "LEVEL", "RUNNING", "QUEUED", "QUEUED TOKENS", "OLDEST WAIT", "EXPECTED WAIT")
+_HEADER = ("CLASS", "LEVEL", "WEIGHT", "RUNNING", "QUEUED", "QUEUED TOKENS", "OLDEST WAIT", "EXPECTED WAIT", "DEADLINE")
 
 Render = Callable[[admin_pb2.StatusResponse], str]
 
@@ -65,8 +65,11 @@ def _classes(stats: scheduler_pb2.StatsResponse) -> Iterator[Sequence[str]]:
     for each in stats.classes:
         oldest = f"{each.oldest_wait_s:.1f} s" if each.num_queued else "-"
         expected = f"{each.expected_wait_s:.1f} s" if each.HasField("expected_wait_s") else "-"
-        counts = (each.level, each.num_running, each.num_queued, each.num_queued_tokens)
-        yield (each.name, *map(str, counts), oldest, expected)
+        deadline = f"{each.default_deadline_s:g} s" if each.HasField("default_deadline_s") else "-"
+        running = f"{each.num_running} of {each.max_running}" if each.HasField("max_running") else str(each.num_running)
+        queued = f"{each.num_queued} of {each.max_queued_requests}"
+        numbers = (str(each.level), f"{each.weight:g}", running, queued, str(each.num_queued_tokens))
+        yield (each.name, *numbers, oldest, expected, deadline)
 
 
 def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:

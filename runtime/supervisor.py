@@ -21,6 +21,7 @@ from .logs import Console
 from .stop_signals import StopSignals
 
 ROLES = ("executor", "scheduler", "gateway")  # started in this order, stopped in the reverse
+LAST_WORDS_S = 2.0  # what the gateway gets when another role is lost
 GRACE_S = 5.0  # what a role gets to end, after its draining
 EPOCH = 1  # nothing is restarted, so the executor has one life
 
@@ -53,6 +54,7 @@ class Supervisor:
                 return 0 if await signals.until_next(self._drain()) else 1
             except Unavailable as error:
                 self._console.say(error.message)
+                await self._let_clients_know()
                 return 1
             finally:
                 for child in self._children:
@@ -101,6 +103,14 @@ class Supervisor:
             problems.append(await child.stop(drain_s + GRACE_S))
         if any(problems):
             raise Unavailable("; ".join(problem for problem in problems if problem))
+
+    async def _let_clients_know(self) -> None:
+        """A role is lost: with the others gone too, the gateway ends its clients' calls as Unavailable."""
+        for child in self._children:
+            if child.role != "gateway":
+                await child.kill()
+        for child in self._children:
+            await child.stop(LAST_WORDS_S)
 
 
 @contextmanager

@@ -58,14 +58,19 @@ class ClassQueue:
 
     def stats(self, level: int, now: float, expected_wait_s: float | None) -> ClassStats:
         """O(n) in what waits."""
+        limits = self.service_class
         return ClassStats(
-            name=self.service_class.name,
+            name=limits.name,
             level=level,
             num_running=self.num_running,
             num_queued=self.num_queued,
             num_queued_tokens=self.num_queued_tokens,
             oldest_wait_s=max((now - sequence.arrival for sequence in self), default=0.0),
             expected_wait_s=expected_wait_s,
+            weight=limits.weight,
+            max_running=limits.max_running,
+            max_queued_requests=limits.max_queued_requests,
+            default_deadline_s=limits.default_deadline_s,
         )
 
     def count_queued(self, sequence: Sequence, change: int) -> None:

@@ -70,6 +70,10 @@ class ClassStats:
     num_queued_tokens: int  # of their prompts
     oldest_wait_s: float
     expected_wait_s: float | None  # of a newcomer
+    weight: float
+    max_running: int | None
+    max_queued_requests: int
+    default_deadline_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,24 @@ STATUS = admin_pb2.StatusResponse(
             scheduler_pb2.PreemptionCount(reason="kv_full", mode="recompute", count=1),
         ],
         classes=[
-            scheduler_pb2.ClassStats(name="interactive", level=1, num_running=3, expected_wait_s=0.04),
             scheduler_pb2.ClassStats(
-                name="batch", level=3, num_queued=12, num_queued_tokens=24000, oldest_wait_s=61.25
+                name="interactive",
+                level=1,
+                weight=2.5,
+                num_running=3,
+                max_running=8,
+                max_queued_requests=1024,
+                expected_wait_s=0.04,
+                default_deadline_s=30,
+            ),
+            scheduler_pb2.ClassStats(
+                name="batch",
+                level=3,
+                weight=1,
+                num_queued=12,
+                max_queued_requests=1024,
+                num_queued_tokens=24000,
+                oldest_wait_s=61.25,
             ),
         ],
         served_tokens={"acme": 600, "": 300},
@@ -51,9 +66,9 @@ STATUS = admin_pb2.StatusResponse(
 TEXT = """\
 jetway 0.1.0 · tiny · up 1:02:03 · 5 live requests
 
-CLASS        LEVEL  RUNNING  QUEUED  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT
-interactive      1        3       0              0            -          0.0 s
-batch            3        0      12          24000       61.2 s              -
+CLASS        LEVEL  WEIGHT  RUNNING      QUEUED  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT  DEADLINE
+interactive      1     2.5   3 of 8   0 of 1024              0            -          0.0 s      30 s
+batch            3       1        0  12 of 1024          24000       61.2 s              -         -
 
 engine       simulated, blocks of 32 tokens and 1536KiB
 slots        3 of 64 taken

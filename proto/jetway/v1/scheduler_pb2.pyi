@@ -505,6 +505,10 @@ class ClassStats(_message.Message):
     NUM_QUEUED_TOKENS_FIELD_NUMBER: _builtins.int
     OLDEST_WAIT_S_FIELD_NUMBER: _builtins.int
     EXPECTED_WAIT_S_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    MAX_QUEUED_REQUESTS_FIELD_NUMBER: _builtins.int
+    DEFAULT_DEADLINE_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """As configured."""
     level: _builtins.int
@@ -518,6 +522,14 @@ class ClassStats(_message.Message):
     """Of the sequence that has waited longest for its first start."""
     expected_wait_s: _builtins.float
     """Estimated for a newcomer. Absent: no rate is known yet."""
+    weight: _builtins.float
+    """Share of its level beside the level's other classes."""
+    max_running: _builtins.int
+    """Most sequences that may run. Absent: no limit."""
+    max_queued_requests: _builtins.int
+    """Requests that may wait for their first start."""
+    default_deadline_s: _builtins.float
+    """For requests that name none. Absent: none."""
     def __init__(
         self,
         *,
@@ -528,13 +540,26 @@ class ClassStats(_message.Message):
         num_queued_tokens: _builtins.int = ...,
         oldest_wait_s: _builtins.float = ...,
         expected_wait_s: _builtins.float | None = ...,
+        weight: _builtins.float = ...,
+        max_running: _builtins.int | None = ...,
+        max_queued_requests: _builtins.int = ...,
+        default_deadline_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_wait_s", b"_expected_wait_s", "expected_wait_s", b"expected_wait_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "max_running", b"max_running"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_wait_s", b"_expected_wait_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "name", b"name", "num_queued", b"num_queued", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "max_queued_requests", b"max_queued_requests", "max_running", b"max_running", "name", b"name", "num_queued", b"num_queued", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__default_deadline_s: _TypeAlias = _typing.Literal["default_deadline_s"]  # noqa: Y015
+    _WhichOneofArgType__default_deadline_s: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s"]  # noqa: Y015
     _WhichOneofReturnType__expected_wait_s: _TypeAlias = _typing.Literal["expected_wait_s"]  # noqa: Y015
     _WhichOneofArgType__expected_wait_s: _TypeAlias = _typing.Literal["_expected_wait_s", b"_expected_wait_s"]  # noqa: Y015
+    _WhichOneofReturnType__max_running: _TypeAlias = _typing.Literal["max_running"]  # noqa: Y015
+    _WhichOneofArgType__max_running: _TypeAlias = _typing.Literal["_max_running", b"_max_running"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__default_deadline_s) -> _WhichOneofReturnType__default_deadline_s | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_wait_s) -> _WhichOneofReturnType__expected_wait_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running) -> _WhichOneofReturnType__max_running | None: ...
 
 Global___ClassStats: _TypeAlias = ClassStats  # noqa: Y015
