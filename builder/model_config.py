@@ -1,5 +1,6 @@
 """The model's configuration: the fields an engine depends on, checked before anything slow starts."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ class LengthLimit(NamedTuple):
 
     field: str
     tokens: int
+
+
+SCALES = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_theta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ def parse(fields: dict[str, Any], file: Path) -> ModelConfig:
     """What `config.json` says, checked. `file` is where it stands, for messages. Raises CheckpointError."""
     name = _architecture(fields, file)
     _check_unquantized(fields, file)
+    _check_scales(fields, file)
     sizes = _Sizes(fields, ARCHITECTURES[name], file)
     num_heads, hidden_size = sizes.get("num_attention_heads"), sizes.get("hidden_size")
     num_kv_heads = sizes.get("num_key_value_heads", default=num_heads)
@@ -94,6 +99,18 @@ def _check_unquantized(fields: dict[str, Any], file: Path) -> None:
         raise CheckpointError(
             file, f"quantization_config has quant_method {method!r}", "Use the unquantized checkpoint of this model"
         )
+
+
+def _check_scales(fields: dict[str, Any], file: Path) -> None:
+    """Numbers that every token goes through: zero or infinite ones build an engine whose answers mean nothing."""
+    for name in SCALES:
+        value = fields.get(name)
+        if value is None:
+            continue
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise CheckpointError(
+                file, f"{name} is {value!r}, not a positive finite number", "Download the checkpoint again"
+            )
 
 
 @dataclass(frozen=True, slots=True)

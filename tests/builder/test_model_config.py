@@ -161,6 +161,21 @@ def test_refused(fields: dict[str, Any], message: str) -> None:
     assert str(refused.value) == f"{FILE}: {message}"
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rms_norm_eps", float("inf")),
+        ("rms_norm_eps", 0),
+        ("rope_theta", 0),
+        ("rope_theta", float("nan")),
+        ("rope_theta", "1"),
+    ],
+)
+def test_a_number_that_every_token_goes_through_is_positive_and_finite(field: str, value: object) -> None:
+    with pytest.raises(CheckpointError, match=f"{field} is {value!r}, not a positive finite number"):
+        make_config(**{field: value})
+
+
 def test_max_seq_len() -> None:
     assert resolve_max_seq_len(make_config(), None, FILE) == 8192
     assert resolve_max_seq_len(make_config(), 512, FILE) == 512
