@@ -1,7 +1,7 @@
 """Who may call and which classes there are, from the settings. Light: the preflight asks too."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from jetway.scheduler.classes import DEFAULT_CLASSES
 
@@ -16,10 +16,11 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def make_access(config: ServeConfig) -> Access:
-    """Raises ConfigError for a key that names a class that is not served, and ClassError."""
+    """Raises ConfigError for a key that names a class that is not served or is another's twin, and ClassError."""
     levels = class_levels(config)
-    keys = KeyRing([_api_key(name, key, levels) for name, key in config.keys.items()])
-    return Access(keys, Placer(levels, PriorityDialect(config.gateway.priority_dialect)))
+    keys = [_api_key(name, key, levels) for name, key in config.keys.items()]
+    _check_distinct(keys)
+    return Access(KeyRing(keys), Placer(levels, PriorityDialect(config.gateway.priority_dialect)))
 
 
 def class_levels(config: ServeConfig) -> dict[str, int]:
@@ -27,6 +28,15 @@ def class_levels(config: ServeConfig) -> dict[str, int]:
     policy = config.scheduler.policy
     classes = DEFAULT_CLASSES if policy == FCFS else service_classes(policy, config.classes)
     return {each.name: each.level for each in classes}
+
+
+def _check_distinct(keys: Iterable[ApiKey]) -> None:
+    """Raise ConfigError where two keys have one secret: whose a call is would be the order in the file."""
+    names: dict[str, str] = {}
+    for key in keys:
+        first = names.setdefault(key.sha256.lower(), key.name)
+        if first != key.name:
+            raise ConfigError(f"keys {first} and {key.name} have the same sha256")
 
 
 def _api_key(name: str, key: KeyConfig, levels: Mapping[str, int]) -> ApiKey:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import yaml
 
 from .errors import ConfigError
-from .settings import MAP_SETTINGS, MAPS, SECTIONS, SETTINGS, Given, Layer, add
+from .settings import MAP_SETTINGS, MAPS, NOTHING, SECTIONS, SETTINGS, Given, Layer, add
 from .spellings import ALIASES, instead
 
 
@@ -78,7 +78,7 @@ class _Reader:
 
     def _keys(self, node: yaml.Node, where: str) -> Iterator[_Key]:
         """The lines of a mapping; a null has none."""
-        if isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~"):
+        if isinstance(node, yaml.ScalarNode) and node.value in NOTHING:
             return
         if not isinstance(node, yaml.MappingNode):
             raise ConfigError(f"{where} must hold `key: value` lines")
@@ -101,7 +101,10 @@ def _text(section: str | None, key: _Key) -> str:
         values = key.value.value
     if not all(isinstance(value, yaml.ScalarNode) for value in values):
         raise ConfigError(f"{key.word} must be a single value ({key.origin})")
-    return ", ".join(str(value.value) for value in values)
+    text = ", ".join(str(value.value) for value in values)
+    if isinstance(key.value, yaml.SequenceNode) and text in NOTHING:  # none are not all, which unset would mean
+        raise ConfigError(f"{key.word} must name at least one ({key.origin})")
+    return text
 
 
 def _check_place(section: str | None, key: _Key) -> None:

@@ -87,6 +87,7 @@ class Given(NamedTuple):
 
 
 Layer = dict[str, Given]  # by setting name
+NOTHING = ("", "null", "~")  # texts that leave an optional setting unset
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Setting:
     def parse(self, given: Given) -> object:
         """The value that the text means. Raises ConfigError that names key, text and origin."""
         text, origin = given
-        if self.optional and text in ("", "null", "~"):
+        if self.optional and text in NOTHING:
             return None
         kind = _KINDS[self._kind]
         try:

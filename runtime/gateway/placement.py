@@ -5,11 +5,11 @@
 | X-Jetway-Class       | by name        | by name                | ...   |                                      |
 | priority, vLLM       | below 0        | 0                      | above | the number, lower first              |
 | priority, TRT-LLM    | above 0.5      | 0.5                    | below | the number, higher first             |
-| service_tier, OpenAI | priority, fast | auto, default, scale   | flex  |                                      |
+| service_tier, OpenAI | priority, fast | default, scale         | flex  |                                      |
 | Triton priority      | level 1        | 0 is the default level | ...   | a level beyond the last: the default |
 
-The first that is there decides, in this order; then the key's default. Two that disagree are an error, so that no client
-believes in one of them in vain.
+The first that is there decides, in this order; then the key's default. The service_tier "auto" is OpenAI's "no opinion", as
+if it was not there. Two that disagree are an error, so that no client believes in one of them in vain.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from jetway.scheduler.classes import BATCH, INTERACTIVE, STANDARD
 
 from .words import quoted
 
-TIERS = {
+TIERS: Mapping[str, str | None] = {
     "priority": INTERACTIVE,
     "fast": INTERACTIVE,
-    "auto": STANDARD,
+    "auto": None,  # no opinion
     "default": STANDARD,
     "scale": STANDARD,
     "flex": BATCH,
@@ -115,7 +115,8 @@ class Placer:
                 raise InvalidArgument(
                     f"service_tier must be one of {known}, not {quoted(asked.service_tier)}", param="service_tier"
                 )
-            named["service_tier"] = TIERS[asked.service_tier]
+            if (service_class := TIERS[asked.service_tier]) is not None:
+                named["service_tier"] = service_class
         for param, service_class in named.items():
             if service_class not in self._levels:
                 known = ", ".join(self._levels)

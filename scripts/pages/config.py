@@ -33,7 +33,9 @@ POLICY = """\
 `weighted`:
 
 {weighted}
-`fcfs`: one class, `standard`, in the order of arrival. Requests may name any class and any priority; it changes nothing.
+`fcfs`: one class, `standard`, in the order of arrival. Requests may name `interactive`, `standard` and `batch`, and a
+priority, and keys may restrict them. As with the other policies, what is unknown, disagrees or is not the key's is
+refused, and an answer's `service_tier` is that of the class asked for; the order does not change.
 """
 
 TENANTS = "A map of names to the fields below, in the file only.\n"

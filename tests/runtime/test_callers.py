@@ -86,6 +86,9 @@ def test_the_dialect_is_that_of_the_settings(tmp_path: Path) -> None:
         (f"sha256: {HASH}, default_class: gold", "key acme names class 'gold', which is not served"),
         (f"sha256: {HASH}, classes: [batch]", "default_class of key acme is standard, its classes are batch"),
         (f"sha256: {HASH}, classes: {{batch: 1}}", "classes must be a single value"),
+        (f"sha256: {HASH}, classes: []", "classes must name at least one (serve.yaml line 2)"),
+        (f"sha256: {HASH}, classes: ['']", "classes must name at least one (serve.yaml line 2)"),
+        (f"sha256: {HASH}, classes: [null]", "classes must name at least one (serve.yaml line 2)"),
         (f"sha256: [{HASH}]", "sha256 must be a single value"),
         ("tenant: a", "sha256 of acme in section keys is missing"),
     ],
@@ -94,3 +97,10 @@ def test_a_key_that_cannot_work_is_a_config_error(tmp_path: Path, fields: str, m
     with pytest.raises(ConfigError) as caught:
         make_access(config(tmp_path, f"keys:\n  acme: {{{fields}}}"))
     assert caught.value.message.startswith(message)
+
+
+def test_two_keys_of_one_secret_are_a_config_error(tmp_path: Path) -> None:
+    keys = f"keys:\n  acme: {{sha256: {HASH}}}\n  other: {{sha256: {HASH.upper()}, default_class: batch}}"
+    with pytest.raises(ConfigError) as caught:
+        make_access(config(tmp_path, keys))
+    assert caught.value.message == "keys acme and other have the same sha256"

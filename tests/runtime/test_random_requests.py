@@ -41,10 +41,11 @@ def random_request(rng: random.Random) -> Asked:
     """Of at most 40 tokens, which is the longest sequence; half of them share their first tokens with others."""
     prefix = [random.Random(rng.randrange(3)).randrange(ENGINE.vocab_size) for _ in range(rng.choice((0, 0, 4, 8, 13)))]
     own = [rng.randrange(ENGINE.vocab_size) for _ in range(rng.randint(1, 10))]
+    max_tokens = rng.randint(1, 16)
     params: dict[str, Any] = {
         "token_ids": prefix + own,
         "n": rng.choice((1, 1, 1, 2, 3)),
-        "max_tokens": rng.randint(1, 16),
+        "max_tokens": max_tokens,
         "seed": rng.randrange(2**64),
         "temperature": rng.choice((0.0, 0.7, 1.0, 2.0)),
         "top_k": rng.choice((0, 1, 5)),
@@ -52,7 +53,7 @@ def random_request(rng: random.Random) -> Asked:
         "min_p": rng.choice((0.0, 0.1)),
         "repetition_penalty": rng.choice((1.0, 1.5, 0.01)),
         "presence_penalty": rng.uniform(-2, 2),
-        "min_tokens": rng.choice((0, 3)),
+        "min_tokens": min(rng.choice((0, 3)), max_tokens),
         "ignore_eos": rng.choice((True, False)),
         "stop": rng.choice(((), ("e", "Z"), tuple("abcdefgh"))),
         "stop_token_ids": rng.choice(((), tuple(rng.sample(range(ENGINE.vocab_size), 20)))),

@@ -1,11 +1,14 @@
 """The scheduler's figures, as its Stats call says them, as metric families."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from jetway.scheduler.limits import PreemptionMode
+from jetway.scheduler.stats import PreemptionReason
 from jetway.v1 import scheduler_pb2
 
 
@@ -41,6 +44,7 @@ _CLASS_GAUGES = (
     _Figure("oldest_wait_s", "jetway_class_oldest_wait_seconds", "How long the oldest of them has waited."),
     _Figure("expected_wait_s", "jetway_class_expected_wait_seconds", "Estimated wait of a newcomer, once known."),
 )
+_PREEMPTION_MODES = (PreemptionMode.SWAP, PreemptionMode.RECOMPUTE)  # what can become of a sequence
 
 
 def families(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
@@ -68,8 +72,10 @@ def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     copied.add_metric(["in"], stats.num_copied_in_blocks)
     yield copied
     preemptions = CounterMetricFamily("jetway_preemptions", "Sequences displaced.", labels=["reason", "mode"])
-    for count in stats.preemptions:
-        preemptions.add_metric([count.reason, count.mode], count.count)
+    counts: dict[tuple[str, str], int] = dict.fromkeys(product(PreemptionReason, _PREEMPTION_MODES), 0)  # rates need it
+    counts |= {(each.reason, each.mode): each.count for each in stats.preemptions}
+    for (reason, mode), count in counts.items():
+        preemptions.add_metric([reason, mode], count)
     yield preemptions
     served = CounterMetricFamily("jetway_served_tokens", "Tokens sampled for each tenant.", labels=["tenant"])
     for tenant, tokens in stats.served_tokens.items():

@@ -2,7 +2,7 @@
 
 import json
 
-from jetway.runtime.errors import JetwayError, edge_of
+from jetway.runtime.errors import JetwayError, Unauthenticated, edge_of
 
 _encode = json.JSONEncoder().encode
 
@@ -19,6 +19,12 @@ def error_object(message: str, kind: str, code: str, param: str | None = None) -
 def error_event(error: JetwayError) -> str:
     """The last but one event of a stream. Plain data: the official client raises nothing for an `event: error`."""
     return f"data: {error_body(error)}\n\n"
+
+
+def error_headers(error: JetwayError) -> dict[str, str]:
+    """What an answer's header says of its error: whether to try again, and with 401 how to say who calls (RFC 9110)."""
+    challenge = {"www-authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
+    return challenge | retry_headers(error)
 
 
 def retry_headers(error: JetwayError) -> dict[str, str]:

@@ -9,11 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from jetway.runtime.errors import Cancelled, Internal, InvalidArgument, JetwayError, edge_of
-from jetway.runtime.gateway.access import Access, Envelope, deadline_s
+from jetway.runtime.gateway.access import MAX_DEADLINE_MS, Access, Envelope, deadline_s
 from jetway.runtime.gateway.placement import Caller
 from jetway.runtime.gateway.words import cut, is_plain, plain, quoted
 
-from .errors import error_body, error_object, retry_headers
+from .errors import error_body, error_headers, error_object
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,10 @@ def envelope(request: Request, access: Access, call_id: str) -> Envelope:
 
 def _milliseconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DEADLINE_DIGITS):
-        raise InvalidArgument(f"{DEADLINE_HEADER} must be a whole number, not {quoted(text)}", param=DEADLINE_HEADER)
+        raise InvalidArgument(
+            f"{DEADLINE_HEADER} must be a whole number in [1, {MAX_DEADLINE_MS}], not {quoted(text)}",
+            param=DEADLINE_HEADER,
+        )
     return int(text)
 
 
@@ -83,7 +86,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _jetway_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, JetwayError)
-    return json_response(request, error_body(error), edge_of(error).http, retry_headers(error))
+    return json_response(request, error_body(error), edge_of(error).http, error_headers(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -119,7 +119,9 @@ async def test_deadlines_reach_the_scheduler(gateway: Gateway, stub: Any, schedu
         ("", {"priority": 10**300}, "priority", "priority must be a whole number in [-9007199254740992, 9007199254740992], not 1e+300"),
         ("", {"priority": "1"}, "priority", 'priority must be a number, not "1"'),
         ("X-Jetway-Deadline-Ms: 0\r\n", {}, "X-Jetway-Deadline-Ms", "X-Jetway-Deadline-Ms must be in [1, 86400000], not 0"),
-        ("X-Jetway-Deadline-Ms: soon\r\n", {}, "X-Jetway-Deadline-Ms", "X-Jetway-Deadline-Ms must be a whole number, not 'soon'"),
+        ("X-Jetway-Deadline-Ms: soon\r\n", {}, "X-Jetway-Deadline-Ms", "X-Jetway-Deadline-Ms must be a whole number in [1, 86400000], not 'soon'"),
+        ("X-Jetway-Deadline-Ms: -1\r\n", {}, "X-Jetway-Deadline-Ms", "X-Jetway-Deadline-Ms must be a whole number in [1, 86400000], not '-1'"),
+        ("", {"max_tokens": 2, "min_tokens": 3}, "min_tokens", "min_tokens must be at most max_tokens, which is 2, not 3"),
         ("X-Jetway-Tenant: two words\r\n", {}, "X-Jetway-Tenant", "X-Jetway-Tenant must have 1 to 128 visible ASCII characters"),
     ],
 )  # fmt: skip
@@ -141,6 +143,7 @@ async def test_what_is_unknown_or_contradicts_itself_is_refused(
         ({"service_class": "standard", "priority": 1}, "service_class"),
         ({"priority": float("nan")}, "priority"),
         ({"priority": float("inf")}, "priority"),
+        ({"max_tokens": 2, "sampling": common_pb2.SamplingParams(min_tokens=3)}, "min_tokens"),
         ({"deadline_ms": 0}, "deadline_ms"),
         ({"deadline_ms": 2**64 - 1}, "deadline_ms"),
         ({"request_id": ""}, "request_id"),
@@ -176,6 +179,7 @@ class TestKeys:
 
         error = json.loads(answer.body)["error"]
         assert (answer.status, error["code"], error["type"]) == (401, "unauthenticated", "authentication_error")
+        assert answer.headers["www-authenticate"] == "Bearer"
         assert scheduler.adds.empty()
 
     @pytest.mark.parametrize("path", ["/health", "/metrics", "/openapi.json"])
@@ -205,6 +209,14 @@ class TestKeys:
 
         assert json.loads(answer.body)["service_tier"] == "default"
         assert told(await scheduler.adds.get()) == ("standard", 0, "acme")
+
+    async def test_the_tier_auto_is_the_keys_default_and_is_echoed(
+        self, keyed: Gateway, scheduler: FakeScheduler
+    ) -> None:
+        answer = await exchange(keyed.http_port, post(PATH, BODY | {"service_tier": "auto"}, AUTHORIZATION))
+
+        assert json.loads(answer.body)["service_tier"] == "flex"
+        assert told(await scheduler.adds.get()) == ("batch", 0, "acme")
 
     async def test_grpc_calls_need_a_key_too(self, keyed: Gateway, scheduler: FakeScheduler) -> None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{keyed.grpc_port}") as channel:

@@ -26,6 +26,8 @@ TRTLLM = Placer(LEVELS, PriorityDialect.TRTLLM)
         (Asked(service_tier="scale"), Placement("standard", 0, "default")),
         (Asked(service_tier="flex"), Placement("batch", 0, "flex")),
         (Asked(header="batch", priority=2, service_tier="flex"), Placement("batch", 2, "flex")),
+        (Asked(header="interactive", service_tier="auto"), Placement("interactive", 0, "priority")),
+        (Asked(priority=7, service_tier="auto"), Placement("batch", 7, "flex")),
     ],
 )
 def test_the_table(asked: Asked, placement: Placement) -> None:
@@ -75,6 +77,9 @@ class TestKeys:
 
     def test_the_keys_default_is_used_when_the_call_says_nothing(self) -> None:
         assert VLLM.place(Asked(), self.caller).service_class == "batch"
+
+    def test_the_tier_auto_says_nothing(self) -> None:
+        assert VLLM.place(Asked(service_tier="auto"), self.caller) == Placement("batch", 0, "flex")
 
     @pytest.mark.parametrize("asked", [Asked(header="interactive"), Asked(priority=-1)])
     def test_a_class_that_the_key_may_not_use_is_denied(self, asked: Asked) -> None:

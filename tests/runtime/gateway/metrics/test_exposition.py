@@ -78,6 +78,9 @@ async def test_figures_of_the_scheduler_are_those_of_the_moment(gateway: Gateway
         'jetway_copied_blocks_total{direction="out"}': 8, 'jetway_served_tokens_total{tenant="acme"}': 9,
         'jetway_blocked{level="1",reason="blocks"}': 1,
         'jetway_preemptions_total{mode="swap",reason="priority"}': 2,
+        'jetway_preemptions_total{mode="recompute",reason="priority"}': 0,
+        'jetway_preemptions_total{mode="swap",reason="kv_full"}': 0,
+        'jetway_preemptions_total{mode="recompute",reason="kv_full"}': 0,
         'jetway_class_queued_sequences{class="batch"}': 5,
         'jetway_class_expected_wait_seconds{class="standard"}': 1.5,
     }  # fmt: skip
@@ -107,6 +110,7 @@ async def test_names_of_vllm_stand_beside_where_asked(engine_dir: Path, schedule
 
     assert samples["jetway_running_sequences"] == 3
     assert samples['vllm:num_requests_running{model_name="tiny"}'] == 3
+    assert samples['vllm:num_preemptions_total{model_name="tiny"}'] == 0
     await gateway.stop(0.0)
 
 
