@@ -14,7 +14,8 @@ _COUNTS = (
     "num_cached_tokens",
     "num_copied_out_blocks",
     "num_copied_in_blocks",
-    "copied_s",
+    "copied_out_s",
+    "copied_in_s",
     "wait_error_s",
     "num_waits_estimated",
 )

@@ -82,7 +82,7 @@ def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:
     yield "device pool", _pool(engine.num_device_blocks, stats.num_free_device_blocks)
     yield "host pool", _pool(engine.num_host_blocks, stats.num_free_host_blocks)
     copied = f"{stats.num_copied_out_blocks} blocks out, {stats.num_copied_in_blocks} in"
-    yield "swapped", f"{copied}, {stats.copied_s:.3f} s"
+    yield "swapped", f"{copied}, {stats.copied_out_s + stats.copied_in_s:.3f} s"
     yield "prompts", f"{stats.num_prompt_tokens} tokens, {stats.num_cached_tokens} of them cached"
     computed = f"{stats.num_computed_tokens} computed, {stats.num_sampled_tokens} sampled"
     yield "tokens", f"{computed}, {stats.num_recomputed_tokens} recomputed, in {stats.num_steps} steps"

@@ -81,4 +81,9 @@ class StepResult:
     failures: Sequence[tuple[Slot, str]] = ()  # sequences that cannot be computed, and why; they are ended
     logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)  # by position in `slots`, for rows that asked
     elapsed_s: float = 0.0  # from the plan's arrival at the engine to the end of sampling
-    copied_s: float = 0.0  # of that, what the plan's block copies took
+    copied_out_s: float = 0.0  # of that, what the plan's block copies took
+    copied_in_s: float = 0.0
+
+    @property
+    def copied_s(self) -> float:
+        return self.copied_out_s + self.copied_in_s

@@ -157,7 +157,8 @@ class Scheduler:
             self._estimates.observe(draft.work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
             self._demand.serve(rows.values(), now - max(draft.now, self._committed_at))
         self._committed_at = now
-        self._counters.copied_s += result.copied_s
+        self._counters.copied_out_s += result.copied_out_s
+        self._counters.copied_in_s += result.copied_in_s
         num_answered = len(result.slots) + len(result.skipped) + len(result.failures)
         assert num_answered == draft.num_samples, f"step {draft.step}: a row has no answer"
         for slot, message in result.failures:  # first: what they computed must not be shared

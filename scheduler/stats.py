@@ -29,7 +29,8 @@ class Counters:
     num_cached_tokens: int = 0  # of those, found in the prefix cache; restarts do not count again
     num_copied_out_blocks: int = 0
     num_copied_in_blocks: int = 0
-    copied_s: float = 0.0  # seconds that copies took
+    copied_out_s: float = 0.0  # seconds that copies took
+    copied_in_s: float = 0.0
     preemptions: Counter[tuple[PreemptionReason, str]] = field(default_factory=Counter)  # by reason and mode
     served_tokens: Counter[str] = field(default_factory=Counter)  # sampled, by tenant
     wait_error_s: float = 0.0  # sum of |estimated - real| waits for the first start

@@ -1,7 +1,7 @@
 """Sequences to arrays: applies each StepPlan, as if serial, to the resident sequences and to an engine."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -51,21 +51,12 @@ class Slots:
         self._step = plan.step
         for slot in plan.releases:
             del self._states[slot]
-        copied_s = self._copy(plan)
+        copied_out_s = _copy(self._engine.copy_out, plan.copies_out)
+        copied_in_s = _copy(self._engine.copy_in, plan.copies_in)
         self._admit(plan)
         result = self._compute(plan)
-        return replace(result, elapsed_s=time.perf_counter() - arrived, copied_s=copied_s)
-
-    def _copy(self, plan: StepPlan) -> float:
-        """Move blocks between the pools; the seconds it took."""
-        if not plan.copies_out and not plan.copies_in:
-            return 0.0
-        began = time.perf_counter()
-        if plan.copies_out:
-            self._engine.copy_out(*np.array(plan.copies_out, np.int32).T)
-        if plan.copies_in:
-            self._engine.copy_in(*np.array(plan.copies_in, np.int32).T)
-        return time.perf_counter() - began
+        elapsed_s = time.perf_counter() - arrived
+        return replace(result, elapsed_s=elapsed_s, copied_out_s=copied_out_s, copied_in_s=copied_in_s)
 
     def _admit(self, plan: StepPlan) -> None:
         """Start sequences and grow block tables."""
@@ -147,6 +138,15 @@ class Slots:
             sample_tokens=begins[1:][sampling].astype(np.int64) - 1,
             sample_states=[state for state, wanted in zip(states, sampling.tolist(), strict=True) if wanted],
         )
+
+
+def _copy(copy: Callable[[Int32Array, Int32Array], None], blocks: Sequence[tuple[int, int]]) -> float:
+    """Move blocks from one pool to the other; the seconds it took."""
+    if not blocks:
+        return 0.0
+    began = time.perf_counter()
+    copy(*np.array(blocks, np.int32).T)
+    return time.perf_counter() - began
 
 
 def content_hash(prompt: Sequence[int], sequence_index: int, params: SamplingParams) -> int:

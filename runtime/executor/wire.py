@@ -88,7 +88,8 @@ def result_to_proto(result: StepResult) -> executor_pb2.StepResult:
         logprob_rows=list(result.logprobs),
         logprobs=[logprobs_to_proto(logprobs) for logprobs in result.logprobs.values()],
         elapsed_us=round(result.elapsed_s * 1e6),
-        copied_us=round(result.copied_s * 1e6),
+        copied_out_us=round(result.copied_out_s * 1e6),
+        copied_in_us=round(result.copied_in_s * 1e6),
     )
 
 
@@ -105,5 +106,6 @@ def result_from_proto(message: executor_pb2.StepResult) -> StepResult:
             for row, logprobs in zip(message.logprob_rows, message.logprobs, strict=True)
         },
         elapsed_s=message.elapsed_us / 1e6,
-        copied_s=message.copied_us / 1e6,
+        copied_out_s=message.copied_out_us / 1e6,
+        copied_in_s=message.copied_in_us / 1e6,
     )

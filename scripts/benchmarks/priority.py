@@ -158,7 +158,7 @@ def tell_cost(name: str, runs: list[Outcome], counters: list[Counters]) -> None:
     num_recomputed = sum(each.num_recomputed_tokens for each in counters)
     num_preemptions = sum(each.num_preemptions for each in counters)
     num_blocks = sum(each.num_copied_out_blocks + each.num_copied_in_blocks for each in counters)
-    copied_s = sum(each.copied_s for each in counters)
+    copied_s = sum(each.copied_out_s + each.copied_in_s for each in counters)
     print(
         f"{name}: {num_steps} steps, {num_preemptions} preemptions, {num_blocks} blocks copied in {copied_s:.2f} s "
         f"({copied_s / sum(run.elapsed_s for run in runs):.2%} of the time), {num_recomputed} tokens recomputed"

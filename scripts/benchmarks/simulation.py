@@ -149,11 +149,13 @@ class Simulation:
 
     def _step(self, plan: StepPlan, coming: deque[Job]) -> Step:
         begin_s = self._now
-        copied_s = (len(plan.copies_out) + len(plan.copies_in)) * BLOCK_BYTES / LINK_BYTES_PER_S
-        self._pass(copied_s)
+        copied_out_s, copied_in_s = (
+            len(copies) * BLOCK_BYTES / LINK_BYTES_PER_S for copies in (plan.copies_out, plan.copies_in)
+        )
+        self._pass(copied_out_s + copied_in_s)
         result = self._slots.run(plan)
         self._add_arrived(coming)  # while the step ran
-        result = replace(result, elapsed_s=self._now - begin_s, copied_s=copied_s)
+        result = replace(result, elapsed_s=self._now - begin_s, copied_out_s=copied_out_s, copied_in_s=copied_in_s)
         self._scheduler.commit(result, self._now)
         return Step(begin_s, self._now, plan, self._scheduler.events())
 

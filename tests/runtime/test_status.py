@@ -33,7 +33,8 @@ STATUS = admin_pb2.StatusResponse(
         num_cached_tokens=96,
         num_copied_out_blocks=20,
         num_copied_in_blocks=18,
-        copied_s=0.0125,
+        copied_out_s=0.0075,
+        copied_in_s=0.005,
         preemptions=[
             scheduler_pb2.PreemptionCount(reason="priority", mode="swap", count=7),
             scheduler_pb2.PreemptionCount(reason="kv_full", mode="recompute", count=1),

@@ -186,13 +186,15 @@ class StepResult(_message.Message):
     LOGPROB_ROWS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     ELAPSED_US_FIELD_NUMBER: _builtins.int
-    COPIED_US_FIELD_NUMBER: _builtins.int
+    COPIED_OUT_US_FIELD_NUMBER: _builtins.int
+    COPIED_IN_US_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """The plan's."""
     elapsed_us: _builtins.int
     """Wall time from the plan's arrival at the engine to the end of sampling, in microseconds."""
-    copied_us: _builtins.int
-    """Of that, what the plan's block copies took."""
+    copied_out_us: _builtins.int
+    """Of that, what the plan's block copies took, by direction."""
+    copied_in_us: _builtins.int
     @_builtins.property
     def slots(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The slots that sampled, in the order of the plan's rows; parallel to `tokens` and `stopped`."""
@@ -229,11 +231,12 @@ class StepResult(_message.Message):
         logprob_rows: _abc.Iterable[_builtins.int] | None = ...,
         logprobs: _abc.Iterable[_common_pb2.TokenLogprobs] | None = ...,
         elapsed_us: _builtins.int = ...,
-        copied_us: _builtins.int = ...,
+        copied_out_us: _builtins.int = ...,
+        copied_in_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copied_us", b"copied_us", "elapsed_us", b"elapsed_us", "failures", b"failures", "logprob_rows", b"logprob_rows", "logprobs", b"logprobs", "skipped_slots", b"skipped_slots", "slots", b"slots", "step", b"step", "stopped", b"stopped", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copied_in_us", b"copied_in_us", "copied_out_us", b"copied_out_us", "elapsed_us", b"elapsed_us", "failures", b"failures", "logprob_rows", b"logprob_rows", "logprobs", b"logprobs", "skipped_slots", b"skipped_slots", "slots", b"slots", "step", b"step", "stopped", b"stopped", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

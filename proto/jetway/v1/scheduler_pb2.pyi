@@ -384,7 +384,8 @@ class StatsResponse(_message.Message):
     NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     NUM_COPIED_OUT_BLOCKS_FIELD_NUMBER: _builtins.int
     NUM_COPIED_IN_BLOCKS_FIELD_NUMBER: _builtins.int
-    COPIED_S_FIELD_NUMBER: _builtins.int
+    COPIED_OUT_S_FIELD_NUMBER: _builtins.int
+    COPIED_IN_S_FIELD_NUMBER: _builtins.int
     WAIT_ERROR_S_FIELD_NUMBER: _builtins.int
     NUM_WAITS_ESTIMATED_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
@@ -408,9 +409,10 @@ class StatsResponse(_message.Message):
     """Prompt tokens of first starts, and those of them that were found in the prefix cache."""
     num_cached_tokens: _builtins.int
     num_copied_out_blocks: _builtins.int
-    """Blocks copied between the tiers, and the seconds that took."""
+    """Blocks copied to the host tier and back, and the seconds that took."""
     num_copied_in_blocks: _builtins.int
-    copied_s: _builtins.float
+    copied_out_s: _builtins.float
+    copied_in_s: _builtins.float
     wait_error_s: _builtins.float
     """Sum of |estimated - real| waits for the first start, and over how many."""
     num_waits_estimated: _builtins.int
@@ -450,7 +452,8 @@ class StatsResponse(_message.Message):
         num_cached_tokens: _builtins.int = ...,
         num_copied_out_blocks: _builtins.int = ...,
         num_copied_in_blocks: _builtins.int = ...,
-        copied_s: _builtins.float = ...,
+        copied_out_s: _builtins.float = ...,
+        copied_in_s: _builtins.float = ...,
         wait_error_s: _builtins.float = ...,
         num_waits_estimated: _builtins.int = ...,
         preemptions: _abc.Iterable[Global___PreemptionCount] | None = ...,
@@ -460,7 +463,7 @@ class StatsResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_s", b"copied_s", "engine", b"engine", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

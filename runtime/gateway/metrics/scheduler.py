@@ -33,7 +33,6 @@ _COUNTERS = (
     _Figure("num_recomputed_tokens", "jetway_recomputed_tokens", "Tokens computed again after a preemption or a loss."),
     _Figure("num_prompt_tokens", "jetway_prefix_cache_queried_tokens", "Prompt tokens of sequences that started."),
     _Figure("num_cached_tokens", "jetway_prefix_cache_hit_tokens", "Of those, found cached; restarts do not count."),
-    _Figure("copied_s", "jetway_block_copy_seconds", "Time that block copies between the tiers took."),
     _Figure("wait_error_s", "jetway_wait_estimate_error_seconds", "By how much estimated waits were wrong, in all."),
     _Figure("num_waits_estimated", "jetway_wait_estimates", "Waits that were estimated."),
 )
@@ -67,10 +66,7 @@ def families(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
 
 
 def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
-    copied = CounterMetricFamily("jetway_copied_blocks", "Blocks copied between the tiers.", labels=["direction"])
-    copied.add_metric(["out"], stats.num_copied_out_blocks)
-    copied.add_metric(["in"], stats.num_copied_in_blocks)
-    yield copied
+    yield from _copies(stats)
     preemptions = CounterMetricFamily("jetway_preemptions", "Sequences displaced.", labels=["reason", "mode"])
     counts: dict[tuple[str, str], int] = dict.fromkeys(product(PreemptionReason, _PREEMPTION_MODES), 0)  # rates need it
     counts |= {(each.reason, each.mode): each.count for each in stats.preemptions}
@@ -87,6 +83,21 @@ def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     for level, reason in stats.blocked.items():
         blocked.add_metric([str(level), reason], 1)
     yield blocked
+
+
+def _copies(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
+    """What went to the host tier ("out") and back ("in")."""
+    out, into, size = stats.num_copied_out_blocks, stats.num_copied_in_blocks, stats.engine.block_bytes
+    yield _both_ways("jetway_copied_blocks", "Blocks copied between the tiers.", out, into)
+    yield _both_ways("jetway_copied_bytes", "Bytes copied between the tiers.", out * size, into * size)
+    yield _both_ways("jetway_copy_seconds", "Time that these copies took.", stats.copied_out_s, stats.copied_in_s)
+
+
+def _both_ways(name: str, help: str, out: float, into: float) -> Metric:
+    family = CounterMetricFamily(name, help, labels=["direction"])
+    family.add_metric(["out"], out)
+    family.add_metric(["in"], into)
+    return family
 
 
 def _usage(stats: scheduler_pb2.StatsResponse) -> float:

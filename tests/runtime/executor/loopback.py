@@ -60,7 +60,7 @@ class Session:
 
     def receive(self) -> StepResult:
         """The next result, as if it had taken no time."""
-        return replace(result_from_proto(next(self.call)), elapsed_s=0.0, copied_s=0.0)
+        return replace(result_from_proto(next(self.call)), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
 
     def run(self, plan: StepPlan | executor_pb2.StepPlan) -> StepResult:
         self.send(plan)

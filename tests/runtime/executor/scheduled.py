@@ -67,7 +67,7 @@ class Driver:
         plan = self._scheduler.plan(0.0)
         if plan is None:
             return False
-        result = replace(self._slots.run(plan), elapsed_s=0.0, copied_s=0.0)
+        result = replace(self._slots.run(plan), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
         self._scheduler.commit(result, 0.0)
         self._scheduler.check()
         self._events += self._scheduler.events()

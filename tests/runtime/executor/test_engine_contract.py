@@ -24,7 +24,7 @@ def prompt_of(num_tokens: int, *, first: int) -> list[int]:
 
 def run(slots: Slots, plan: StepPlan) -> StepResult:
     """The plan's result without the time it took."""
-    return replace(slots.run(plan), elapsed_s=0.0, copied_s=0.0)
+    return replace(slots.run(plan), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
 
 
 def decodes(steps: Sequence[int], *slots: int) -> list[StepPlan]:

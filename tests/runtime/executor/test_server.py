@@ -54,7 +54,7 @@ def test_plans_give_what_slots_give_in_the_order_sent(channel: grpc.Channel, num
     """However many plans are sent before the first result is read."""
     slots = Slots(make_simulated())
     carried = [result_from_proto(result_to_proto(slots.run(plan))) for plan in PLANS]
-    expected = [replace(result, elapsed_s=0.0, copied_s=0.0) for result in carried]
+    expected = [replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0) for result in carried]
     session = open_session(channel, 1)
     for plan in PLANS[:num_ahead]:
         session.send(plan)

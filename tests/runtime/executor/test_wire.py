@@ -45,7 +45,8 @@ RESULT = StepResult(
     failures=[(Slot(3), "the best logit is nan")],
     logprobs={1: TokenLogprobs(-0.5, (100, 4), (-0.5, -2.25))},
     elapsed_s=0.001234,
-    copied_s=0.000567,
+    copied_out_s=0.000567,
+    copied_in_s=0.000123,
 )
 
 

@@ -60,7 +60,8 @@ async def test_calls_are_counted_by_outcome(
 async def test_figures_of_the_scheduler_are_those_of_the_moment(gateway: Gateway, scheduler: FakeScheduler) -> None:
     scheduler.stats = scheduler_pb2.StatsResponse(
         engine=ENGINE, num_running=3, num_waiting=4, num_free_device_blocks=16, num_steps=7, num_prompt_tokens=50,
-        num_cached_tokens=20, copied_s=0.5, num_copied_out_blocks=8, served_tokens={"acme": 9}, blocked={1: "blocks"},
+        num_cached_tokens=20, num_copied_out_blocks=8, copied_out_s=0.5,
+        num_copied_in_blocks=6, copied_in_s=0.25, served_tokens={"acme": 9}, blocked={1: "blocks"},
         preemptions=[scheduler_pb2.PreemptionCount(reason="priority", mode="swap", count=2)],
         classes=[
             scheduler_pb2.ClassStats(name="batch", num_queued=5),
@@ -74,8 +75,12 @@ async def test_figures_of_the_scheduler_are_those_of_the_moment(gateway: Gateway
         "jetway_scheduler_up": 1, "jetway_running_sequences": 3, "jetway_waiting_sequences": 4,
         "jetway_free_device_blocks": 16, "jetway_device_blocks": 64, "jetway_kv_cache_usage_ratio": 0.75,
         "jetway_steps_total": 7, "jetway_prefix_cache_queried_tokens_total": 50,
-        "jetway_prefix_cache_hit_tokens_total": 20, "jetway_block_copy_seconds_total": 0.5,
-        'jetway_copied_blocks_total{direction="out"}': 8, 'jetway_served_tokens_total{tenant="acme"}': 9,
+        "jetway_prefix_cache_hit_tokens_total": 20, 
+        'jetway_copied_blocks_total{direction="out"}': 8, 'jetway_copied_blocks_total{direction="in"}': 6,
+        'jetway_copied_bytes_total{direction="out"}': 8 * ENGINE.block_bytes,
+        'jetway_copied_bytes_total{direction="in"}': 6 * ENGINE.block_bytes,
+        'jetway_copy_seconds_total{direction="out"}': 0.5, 'jetway_copy_seconds_total{direction="in"}': 0.25,
+        'jetway_served_tokens_total{tenant="acme"}': 9,
         'jetway_blocked{level="1",reason="blocks"}': 1,
         'jetway_preemptions_total{mode="swap",reason="priority"}': 2,
         'jetway_preemptions_total{mode="recompute",reason="priority"}': 0,
