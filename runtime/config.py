@@ -87,6 +87,11 @@ class SchedulerConfig:
     max_preemptions: int = setting(
         8, "rather not preempt a sequence more often than this; a preference inside a level", low=0
     )
+    overlap: Literal["auto", "0", "1"] = setting(
+        "auto",
+        "plans sent before the result of the one before; 1 hides the time between steps and makes a new arrival wait one "
+        "step more; auto: 1 where that time is over 0.5 % of a step",
+    )
     write_through: bool = setting(
         False, "copy each block to the host pool as it fills, so that a preemption copies a tail at most"
     )
@@ -160,6 +165,9 @@ class GatewayConfig:
     max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=16 << 20, unit="bytes")
     stall_limit_s: float = setting(
         30.0, "a client that reads nothing for so long loses its own request", low=0.01, high=_DAY_S
+    )
+    recovery_limit_s: float = setting(
+        60.0, "longest time that open requests wait for another scheduler when theirs is lost", low=0.0, high=_DAY_S
     )
     priority_dialect: Literal["vllm", "trtllm"] = setting(
         "vllm", "whose meaning a request's priority has; vllm: whole numbers, lower first; trtllm: 0 to 1, higher first"

@@ -82,23 +82,26 @@ def run_scheduler(post: Post) -> None:
 
 
 async def _run_scheduler(post: Post) -> None:
-    """Step until told to stop. Raises Unavailable when the executor is lost."""
+    """Step until told to stop, with one executor after the other."""
     import grpc
 
     from jetway.v1.scheduler_pb2_grpc import add_SchedulerServicer_to_server
 
-    from .executor.client import ExecutorClient
+    from .executor.client import Sessions
     from .garbage import kept_out_of_steps
     from .loop import StepLoop
+    from .overlap import make_overlap
     from .service import SchedulerService
+    from .sessions import step_with_each
     from .wire import CHANNEL_OPTIONS
 
-    client = ExecutorClient(post.executor_address, post.epoch)
-    engine = await client.describe()
+    sessions = Sessions(post.executor_address, post.epoch)
+    session = await sessions.next()
     config = post.config
-    scheduler = make_scheduler(config.scheduler, engine, config.classes, config.tenants)
+    scheduler = make_scheduler(config.scheduler, session.engine, config.classes, config.tenants)
     work = asyncio.Event()
-    service = SchedulerService(scheduler, engine, work, time.monotonic)
+    service = SchedulerService(scheduler, session.engine, work, time.monotonic)
+    loop = StepLoop(scheduler, service.publish, work, time.monotonic, make_overlap(config.scheduler.overlap))
     server = grpc.aio.server(options=CHANNEL_OPTIONS)
     add_SchedulerServicer_to_server(service, server)
     server.add_insecure_port(post.scheduler_address)
@@ -106,10 +109,9 @@ async def _run_scheduler(post: Post) -> None:
     post.lifeline.announce({})
     try:
         with kept_out_of_steps():
-            await until_told_to_stop(StepLoop(scheduler, client, service.publish, work, time.monotonic).run())
+            await until_told_to_stop(step_with_each(scheduler, loop, session, sessions.next, time.monotonic))
     finally:
         await server.stop(STOP_GRACE_S)
-        await client.close()
 
 
 def make_scheduler(

@@ -18,7 +18,7 @@ from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
 from .errors import InvalidArgument, Overloaded
 from .outbox import Outbox
 from .stats import stats_to_proto
-from .wire import description_to_proto, sampling_from_proto
+from .wire import description_to_proto, recovered_from_proto, sampling_from_proto
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +137,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 tenant=add.tenant,
                 priority=add.priority,
                 deadline_s=add.deadline_ms / 1000 if add.HasField("deadline_ms") else None,
+                recovered=recovered_from_proto(add.recovered) if add.HasField("recovered") else None,
             )
             self._scheduler.add(request, self._clock())
         except InvalidRequest as error:

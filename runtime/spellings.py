@@ -17,6 +17,7 @@ INSTEAD = {
     "max_long_partial_prefills": "use long_prefill_token_threshold",
     "scheduler_delay_factor": "use max_waiting_time_s",
     "num_scheduler_steps": "each step is planned by itself; leave it out",
+    "async_scheduling": "use overlap",
     "num_lookahead_slots": "there is no speculative decoding; leave it out",
     "scheduling_policy": "use policy or classes",
     "enable_chunked_prefill": "prefill is always chunked; leave it out",

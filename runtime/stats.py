@@ -6,6 +6,7 @@ from jetway.scheduler.stats import Stats
 from jetway.v1 import common_pb2, scheduler_pb2
 
 _COUNTS = (
+    "num_losses",
     "num_steps",
     "num_computed_tokens",
     "num_sampled_tokens",

@@ -1,5 +1,6 @@
 """What a step and a sequence may hold, and who can never run."""
 
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -80,20 +81,22 @@ def output_limit(request: Request, engine: EngineDescription) -> int:
     An explicit max_tokens is honoured or refused; a default is as long as the sequence fits the engine and the pool
     alone. Raises InvalidRequest for what could never run, naming limit and value.
     """
-    lowest, highest = min(request.prompt), max(request.prompt)
-    if lowest < 0 or highest >= engine.vocab_size:
-        wrong = lowest if lowest < 0 else highest
-        raise InvalidRequest("prompt", f"token id {wrong} is not in the vocabulary of {engine.vocab_size} tokens")
-    for param, tokens in (
-        ("stop_token_ids", request.sampling.stop_token_ids),
-        ("logit_bias", tuple(token for token, _ in request.sampling.logit_bias)),
-    ):
-        for token in tokens:
-            if not 0 <= token < engine.vocab_size:
-                raise InvalidRequest(
-                    param, f"{param}: token id {token} is not in the vocabulary of {engine.vocab_size} tokens"
-                )
-    return _length_limit(request, engine)
+    _check_ids("prompt", request.prompt, engine)
+    _check_ids("stop_token_ids", request.sampling.stop_token_ids, engine)
+    _check_ids("logit_bias", [token for token, _ in request.sampling.logit_bias], engine)
+    for id in request.sequence_ids:
+        _check_ids("generated", request.generated(id.index), engine)
+    limit = _length_limit(request, engine)
+    longest = max(len(request.generated(id.index)) for id in request.sequence_ids)
+    if longest >= limit:
+        raise InvalidRequest("generated", f"{longest} tokens are generated already, of at most {limit}")
+    return limit
+
+
+def _check_ids(param: str, tokens: Items[int], engine: EngineDescription) -> None:
+    if tokens and (min(tokens) < 0 or max(tokens) >= engine.vocab_size):
+        wrong = min(tokens) if min(tokens) < 0 else max(tokens)
+        raise InvalidRequest(param, f"{param}: token id {wrong} is not in the vocabulary of {engine.vocab_size} tokens")
 
 
 def longest_sequence(engine: EngineDescription) -> int:

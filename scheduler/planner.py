@@ -54,20 +54,35 @@ class Planner:
         self._residents = residency.residents
         self.blocked: dict[int, Blocked] = {}  # by level, as of the last plan
 
-    def draft(self, step: int, now: float) -> StepDraft:
-        """The rows and starts of this step; sequences' counts and block tables have advanced with it."""
+    def draft(self, step: int, now: float, *, alone: Sequence | None = None) -> StepDraft:
+        """The rows and starts of this step; sequences' counts and block tables have advanced with it.
+
+        A sequence that has to run `alone` is the whole step; only while it cannot start do others go on.
+        """
         self.blocked = {}
         self._cache.begin_plan()
         self._prefill.begin_plan()
         draft = StepDraft(
             step, now, budget_tokens=self._prefill.budget(self._residents), block_size=self._cache.block_size
         )
+        if alone is not None and self._plan_alone(draft, alone):
+            return draft
         if self._limits.mix_prefill:
             self._plan_decodes(draft)
             self._plan_prefills(draft)
         else:
             self._plan_unmixed(draft)
         return draft
+
+    def _plan_alone(self, draft: StepDraft, sequence: Sequence) -> bool:
+        """Whether the step is this sequence's."""
+        if sequence.state is State.RUNNING and sequence.gap > 1:
+            self._continue(draft, [sequence])
+        elif sequence.state is State.RUNNING:
+            self._plan_decode(draft, sequence)
+        elif self._queues.may_run(sequence):
+            self._try_start(draft, sequence, self._cache.find(sequence), sequence.level)
+        return bool(draft.rows)
 
     def _plan_unmixed(self, draft: StepDraft) -> None:
         """Prefills alone or decodes alone, in turn; whoever has nothing to do leaves its turn to the other."""

@@ -6,23 +6,24 @@ from collections.abc import Sequence as Items
 from copy import deepcopy
 from itertools import count
 
-from .class_queue import QueueFull
+from .admission import Admission
 from .classes import ServiceClass, TimeoutAction
 from .demand import Demand
 from .draft import Row, StepDraft
 from .estimate import Estimates
 from .events import Event, FinishReason
 from .ledger import Ledger
-from .limits import Limits, longest_sequence, output_limit
+from .limits import Limits, longest_sequence
 from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
 from .prefill import PrefillControl
 from .queues import Queues
-from .request import InvalidRequest, Request, SequenceId
+from .request import Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
 from .stats import Counters, Stats
+from .suspects import Suspects
 from .timers import Alarm, Timers
 
 
@@ -48,10 +49,11 @@ class Scheduler:
         self._timers = Timers()
         self._ledger = Ledger()
         self._counters = Counters()
-        self._arrivals = count()
         self._starts = count()
         self._estimates = Estimates()
         self._demand = Demand()
+        self._suspects = Suspects()
+        self._admission = Admission(self._queues, self._ledger, self._timers, self._demand)
         self._attach(engine)
 
     def _attach(self, engine: EngineDescription) -> None:
@@ -69,32 +71,7 @@ class Scheduler:
 
     def add(self, request: Request, now: float) -> None:
         """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now)."""
-        if self._ledger.of_request(request.id):
-            raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
-        max_output = output_limit(request, self._engine)
-        service_class = self._queues.class_of(request)
-        try:
-            self._queues.check_room(request)
-        except QueueFull as full:
-            full.retry_after_s = self._demand.retry_after_s(self._queues, service_class.level, request.id)
-            raise
-        expected_wait_s = self._demand.wait_s(self._queues, service_class.level)
-        sequences = [
-            Sequence(
-                request=request,
-                id=id,
-                order=next(self._arrivals),
-                arrival=now,
-                max_output=max_output,
-                service_class=service_class,
-            )
-            for id in request.sequence_ids
-        ]
-        self._ledger.open(request.id, sequences)
-        for sequence in sequences:
-            sequence.expected_wait_s = expected_wait_s
-            self._queues.add(sequence)
-            self._timers.watch(sequence, service_class)
+        self._admission.admit(request, self._engine, now)
 
     def abort(self, request_id: str) -> None:
         """End what lives of the request as cancelled. A request that has ended is no error: the calls crossed."""
@@ -113,9 +90,10 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan | None:
         """The next step's work, or None when there is nothing to do now. A plan may hold only releases."""
         self._ring(now)
-        if not self._attached:
+        suspect = self._suspects.next
+        if not self._attached or (suspect and self._in_flight):
             return None
-        draft = self._planner.draft(self._next_step, now)
+        draft = self._planner.draft(self._next_step, now, alone=suspect)
         residents, cache = self._residency.residents, self._residency.cache
         if not draft.rows and not residents.has_releases:
             return None
@@ -144,7 +122,7 @@ class Scheduler:
         if self._queues.class_of(sequence.request).queue_timeout_action is TimeoutAction.REJECT:
             self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
         else:
-            self._queues.delay(sequence, next(self._arrivals))
+            self._admission.delay(sequence)
 
     # Commit.
 
@@ -163,6 +141,7 @@ class Scheduler:
         assert num_answered == draft.num_samples, f"step {draft.step}: a row has no answer"
         for slot, message in result.failures:  # first: what they computed must not be shared
             self._end(rows[slot].sequence, FinishReason.FAILED, message)
+        self._suspects.clear(rows.values())
         self._residency.settle(rows.values())
         self._commit_tokens(rows, result)
         self._counters.num_steps += 1
@@ -198,19 +177,28 @@ class Scheduler:
             self._residency.vacate(sequence)
         else:
             self._residency.cache.forget(sequence)
+        self._suspects.forget(sequence)
         sequence.move(Move.FINISH)
         self._ledger.close(sequence, reason, message)
 
     # The executor comes and goes.
 
     def executor_lost(self, now: float) -> None:
-        """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`."""
+        """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`.
+
+        A sequence that has surely killed its executor fails.
+        """
+        if self._attached:
+            self._counters.num_losses += 1
+        culprit = self._suspects.accuse(self._in_flight)
         for sequence in list(self._residency.residents):
             self._residency.requeue(sequence)
         for sequence in self._ledger:
             sequence.forget_executor()
         self._attach(self._engine)
         self._attached = False
+        if culprit:
+            self._end(culprit, FinishReason.FAILED, "the executor was lost each time it computed this sequence")
 
     def executor_ready(self, engine: EngineDescription, now: float) -> None:
         """Plan for a new executor. Raises LimitError when it cannot do what the limits allow.

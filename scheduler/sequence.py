@@ -85,8 +85,9 @@ class Sequence:
     saved: Saved | None = None  # while preempted with swap
 
     def __post_init__(self, service_class: ServiceClass, max_output: int) -> None:
-        self.tokens = list(self.request.prompt)
-        self.prompt_len = self.known = len(self.tokens)
+        self.tokens = [*self.request.prompt, *self.request.generated(self.id.index)]
+        self.known = len(self.tokens)
+        self.prompt_len = len(self.request.prompt)
         self.max_len = self.prompt_len + max_output
         self.level = self.standing = service_class.level
         self.ages = service_class.max_wait_s is not None

@@ -21,6 +21,7 @@ class Counters:
     """What only grows. Owned by the scheduler; survives its executors."""
 
     num_started: int = 0  # sequences that started for the first time
+    num_losses: int = 0  # of executors
     num_steps: int = 0  # committed
     num_computed_tokens: int = 0
     num_sampled_tokens: int = 0

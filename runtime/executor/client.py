@@ -1,6 +1,8 @@
 """The scheduler's end of the step boundary: one Run session with one executor, over grpc.aio."""
 
 import asyncio
+import itertools
+from typing import Self
 
 import grpc
 
@@ -11,28 +13,37 @@ from jetway.v1 import executor_pb2, executor_pb2_grpc
 
 from .wire import EPOCH_KEY, plan_to_proto, result_from_proto
 
+_SESSIONS_OF_A_LIFE = 1 << 20
+_ANSWER_S = 1.0  # how long an executor that is there gets to say what it serves
+_RETRY_S = 0.05
+
 
 class ExecutorClient:
-    """Describes the engine, then carries plans one way and results the other. Raises Unavailable when it is lost.
+    """Carries plans one way and results the other. Raises Unavailable when the executor is lost.
 
-    `address` is a gRPC target ("unix:/run/x.sock", "host:port"); `epoch` orders schedulers (executor.proto).
+    `address` is a gRPC target ("unix:/run/x.sock", "host:port"); `epoch` orders sessions (executor.proto).
     """
+
+    engine: EngineDescription  # what is served
 
     def __init__(self, address: str, epoch: int) -> None:
         self._address = address
         self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        stub: executor_pb2_grpc.ExecutorAsyncStub = executor_pb2_grpc.ExecutorStub(self._channel)
-        self._stub = stub
-        self._run = stub.Run(metadata=((EPOCH_KEY, str(epoch)),))
+        self._stub: executor_pb2_grpc.ExecutorAsyncStub = executor_pb2_grpc.ExecutorStub(self._channel)
+        self._run = self._stub.Run(metadata=((EPOCH_KEY, str(epoch)),))
 
-    async def describe(self) -> EngineDescription:
-        """What the executor serves; waits until it answers."""
+    @classmethod
+    async def connect(cls, address: str, epoch: int, *, timeout_s: float | None = None) -> Self:
+        """Begin a session, and learn what is served; waits until the executor answers."""
+        client = cls(address, epoch)
+        request = executor_pb2.DescribeRequest()
         try:
-            return description_from_proto(
-                await self._stub.Describe(executor_pb2.DescribeRequest(), wait_for_ready=True)
-            )
+            message = await client._stub.Describe(request, wait_for_ready=True, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
-            raise self._lost(error.code(), error.details()) from error
+            await client.close()
+            raise client._lost(error.code(), error.details()) from error
+        client.engine = description_from_proto(message)
+        return client
 
     async def send(self, plan: StepPlan) -> None:
         """Hand over the next plan; does not wait for its result."""
@@ -60,3 +71,22 @@ class ExecutorClient:
 
     def _lost(self, code: grpc.StatusCode, details: str | None) -> Unavailable:
         return Unavailable(f"the executor at {self._address} is lost: {code.name}: {details}")
+
+
+class Sessions:
+    """The sessions of one life of a scheduler, one after the other; each fences those before it, and those of older lives.
+
+    `address` leads to whichever executor is there.
+    """
+
+    def __init__(self, address: str, life: int) -> None:
+        self._address = address
+        self._epochs = itertools.count(life * _SESSIONS_OF_A_LIFE)
+
+    async def next(self) -> ExecutorClient:
+        """Wait for an executor, and begin a session with it."""
+        while True:
+            try:
+                return await ExecutorClient.connect(self._address, next(self._epochs), timeout_s=_ANSWER_S)
+            except Unavailable:
+                await asyncio.sleep(_RETRY_S)

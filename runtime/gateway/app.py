@@ -42,7 +42,7 @@ class Gateway:
             engine = manifest.read(engine_dir)
         except manifest.ManifestError as error:
             raise ConfigError(str(error)) from error
-        self._session = SchedulerSession(scheduler_address)
+        self._session = SchedulerSession(scheduler_address, config.recovery_limit_s)
         metrics = Metrics()
         codec = TextCodec.load(engine_dir, engine.tokens)
         self._generator = Generator(self._session, codec, metrics, model_name or engine.model_name)

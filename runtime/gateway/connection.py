@@ -1,13 +1,12 @@
-"""One stream to the scheduler and the requests that live on it."""
+"""The requests that live at the scheduler, and the stream that they share."""
 
 import asyncio
 import itertools
-import math
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from jetway.runtime.errors import Cancelled, DeadlineExceeded, EngineFailed, JetwayError, Overloaded, Unavailable
-from jetway.runtime.wire import error_from_proto, sampling_to_proto
+from jetway.runtime.wire import error_from_proto
 from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2
 
@@ -18,46 +17,40 @@ MAX_WAITING_MESSAGES = 4096  # a stream that is this far behind takes no more re
 
 
 class Connection:
-    """Multiplexes requests over one stream: `outgoing` is what goes up, `receive` takes what comes down."""
+    """Multiplexes requests over one stream after the other: `begin` is what goes up, `receive` takes what comes down."""
 
     def __init__(self) -> None:
         self._live: dict[int, Generation] = {}
-        self._waiting: deque[scheduler_pb2.SessionRequest] = deque()
-        self._something_waits = asyncio.Event()
+        self._outgoing = _Outgoing()
         self._handles = itertools.count(1)
 
     def add(self, requests: Sequence[Request], inbox: Inbox) -> list[Generation]:
         """Ask for requests, whose choices are numbered through. Raises Overloaded when the stream is far behind."""
-        if len(self._waiting) >= MAX_WAITING_MESSAGES:
+        if len(self._outgoing.waiting) >= MAX_WAITING_MESSAGES:
             raise Overloaded(f"{MAX_WAITING_MESSAGES} messages wait for the scheduler, which is the limit")
         first_choices = itertools.accumulate((request.n for request in requests), initial=0)
         return [self._add(request, inbox, first_choice) for request, first_choice in zip(requests, first_choices)]
 
     def _add(self, request: Request, inbox: Inbox, first_choice: int) -> Generation:
         handle = next(self._handles)
-        generation = self._live[handle] = Generation(handle, request.n, inbox, first_choice, self._send)
-        add = scheduler_pb2.Add(
-            handle=handle,
-            request_id=request.id,
-            prompt=request.prompt,
-            max_tokens=request.max_tokens,
-            sampling=sampling_to_proto(request.sampling),
-            n=request.n,
-            service_class=request.service_class,
-            tenant=request.tenant,
-            priority=request.priority,
-            deadline_ms=None if request.deadline_s is None else math.ceil(1000 * request.deadline_s),
-        )
-        self._send(scheduler_pb2.SessionRequest(add=add))
+        generation = self._live[handle] = Generation(handle, request, inbox, first_choice, self._send)
+        self._send(generation.add())
         return generation
 
-    async def outgoing(self) -> AsyncIterator[scheduler_pb2.SessionRequest]:
-        """What waits for the scheduler, in order, for ever."""
-        while True:
-            while self._waiting:
-                yield self._waiting.popleft()
-            self._something_waits.clear()
-            await self._something_waits.wait()
+    def begin(self) -> AsyncIterator[scheduler_pb2.SessionRequest]:
+        """For a new stream: everything that lives, then what is said, in order, for ever.
+
+        What waited for the stream before is void: whatever it asked for is asked again.
+        """
+        self.settle()
+        self._live = {handle: generation for handle, generation in self._live.items() if not generation.ended}
+        self._outgoing = _Outgoing(generation.add() for generation in self._live.values())
+        return self._outgoing.messages()
+
+    def settle(self) -> None:
+        """The stream has ended; `begin` will go on with what lives."""
+        for generation in self._live.values():
+            generation.settle()
 
     def receive(self, frame: scheduler_pb2.SessionFrame) -> None:
         """Hand a frame's news to the generations. All of it is there before any of them looks."""
@@ -88,8 +81,26 @@ class Connection:
 
     def _send(self, message: scheduler_pb2.SessionRequest) -> None:
         """Cancels and finishes are never refused: there is at most one of each for a sequence that was added."""
-        self._waiting.append(message)
+        self._outgoing.say(message)
+
+
+class _Outgoing:
+    """What waits to go up one stream."""
+
+    def __init__(self, messages: Iterable[scheduler_pb2.SessionRequest] = ()) -> None:
+        self.waiting = deque(messages)
+        self._something_waits = asyncio.Event()
+
+    def say(self, message: scheduler_pb2.SessionRequest) -> None:
+        self.waiting.append(message)
         self._something_waits.set()
+
+    async def messages(self) -> AsyncIterator[scheduler_pb2.SessionRequest]:
+        while True:
+            while self.waiting:
+                yield self.waiting.popleft()
+            self._something_waits.clear()
+            await self._something_waits.wait()
 
 
 def _end_from_proto(end: scheduler_pb2.SequenceEnd) -> End:

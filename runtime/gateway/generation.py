@@ -1,8 +1,12 @@
 """One request at the scheduler, as the gateway sees it."""
 
+import math
+import time
 from collections.abc import Callable
 
 from jetway.runtime.errors import JetwayError
+from jetway.runtime.wire import sampling_to_proto
+from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2
 
 from .inbox import End, Inbox
@@ -12,24 +16,57 @@ class Generation:
     """Puts what the scheduler says of its n sequences into the inbox, as choices from `first_choice` on.
 
     A sequence is open until it has ended or is told to finish; one that is finishing is heard once more, when it ends.
-    Whoever reads the inbox no more calls `cancel`.
+    Whoever reads the inbox no more calls `cancel`. Its tokens are kept, so that another scheduler can go on from them.
     """
 
     def __init__(
-        self, handle: int, n: int, inbox: Inbox, first_choice: int, send: Callable[[scheduler_pb2.SessionRequest], None]
+        self,
+        handle: int,
+        request: Request,
+        inbox: Inbox,
+        first_choice: int,
+        send: Callable[[scheduler_pb2.SessionRequest], None],
     ) -> None:
         self._handle = handle
+        self._request = request
         self._inbox = inbox
         self._first_choice = first_choice
         self._send = send
+        self._arrival = time.monotonic()
         self._accepted = False
-        self._open = set(range(n))
+        self._open: dict[int, list[int]] = {index: [] for index in range(request.n)}  # what each has generated
         self._finishing: set[int] = set()
 
     @property
     def ended(self) -> bool:
         """Nothing more is heard of it."""
         return not self._open and not self._finishing
+
+    def add(self) -> scheduler_pb2.SessionRequest:
+        """What asks a scheduler for it; one after the first, for what is left of it."""
+        request = self._request
+        add = scheduler_pb2.Add(
+            handle=self._handle,
+            request_id=request.id,
+            prompt=request.prompt,
+            max_tokens=request.max_tokens,
+            sampling=sampling_to_proto(request.sampling),
+            n=request.n,
+            service_class=request.service_class,
+            tenant=request.tenant,
+            priority=request.priority,
+            deadline_ms=None if request.deadline_s is None else math.ceil(1000 * request.deadline_s),
+            recovered=self._recovered() if self._accepted else None,
+        )
+        return scheduler_pb2.SessionRequest(add=add)
+
+    def _recovered(self) -> scheduler_pb2.Recovered:
+        return scheduler_pb2.Recovered(
+            age_ms=round(1000 * (time.monotonic() - self._arrival)),
+            generated=[
+                scheduler_pb2.Generated(sequence_index=index, tokens=tokens) for index, tokens in self._open.items()
+            ],
+        )
 
     def cancel(self) -> None:
         """End all that is open. Takes effect at once, so it needs no shield; later calls do nothing."""
@@ -41,22 +78,29 @@ class Generation:
     def finish(self, choice: int, kept_tokens: int) -> None:
         """End one sequence as STOP with its first `kept_tokens`; only its end is heard after this."""
         sequence_index = choice - self._first_choice
-        if sequence_index in self._open:
-            self._open.remove(sequence_index)
+        if self._open.pop(sequence_index, None) is not None:
             self._finishing.add(sequence_index)
             finish = scheduler_pb2.Finish(handle=self._handle, sequence_index=sequence_index, kept_tokens=kept_tokens)
             self._send(scheduler_pb2.SessionRequest(finish=finish))
 
     def accept(self) -> None:
-        self._accepted = True
-        self._inbox.accept()
+        """Another scheduler accepts again what one had accepted."""
+        if not self._accepted:
+            self._accepted = True
+            self._inbox.accept()
 
     def refuse(self, error: JetwayError) -> None:
-        self._open.clear()
-        self._inbox.refuse(error)
+        """Also of what another scheduler had accepted."""
+        if self._accepted:
+            self._fail(error)
+        else:
+            self._open.clear()
+            self._inbox.refuse(error)
 
     def push(self, sequence_index: int, token: int) -> None:
-        if sequence_index in self._open:  # else it is overshoot: sampled before the scheduler knew of the end
+        tokens = self._open.get(sequence_index)
+        if tokens is not None:  # else it is overshoot: sampled before the scheduler knew of the end
+            tokens.append(token)
             self._inbox.of(self._first_choice + sequence_index).tokens.append(token)
 
     def push_logprobs(self, sequence_index: int, logprobs: common_pb2.TokenLogprobs) -> None:
@@ -66,15 +110,20 @@ class Generation:
 
     def end(self, sequence_index: int, end: End) -> None:
         if sequence_index in self._open or sequence_index in self._finishing:
-            self._open.discard(sequence_index)
+            self._open.pop(sequence_index, None)
             self._finishing.discard(sequence_index)
             self._inbox.of(self._first_choice + sequence_index).end = end
 
-    def lose(self, error: JetwayError) -> None:
-        """End all of it, without telling the scheduler. What was finishing is whole and ends as it would have."""
-        if not self._accepted:
-            self.refuse(error)
-        for sequence_index in list(self._open):
-            self.end(sequence_index, End(common_pb2.FINISH_REASON_FAILED, error=error))
+    def settle(self) -> None:
+        """The scheduler is lost: what was finishing is whole and ends as it would have."""
         for sequence_index in list(self._finishing):
             self.end(sequence_index, End(common_pb2.FINISH_REASON_STOP))
+
+    def lose(self, error: JetwayError) -> None:
+        """No scheduler takes it: end all of it."""
+        self.settle()
+        self.refuse(error)
+
+    def _fail(self, error: JetwayError) -> None:
+        for sequence_index in list(self._open):
+            self.end(sequence_index, End(common_pb2.FINISH_REASON_FAILED, error=error))

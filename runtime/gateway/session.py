@@ -29,23 +29,27 @@ _CHANNEL_OPTIONS = [
 
 
 class SchedulerSession:
-    """Holds one stream to the scheduler at `address` ("unix:/path" or "host:port") and opens it again when it ends.
+    """Holds one stream to the scheduler at `address` ("unix:/path" or "host:port"), and opens the next when it ends.
+    Requests go on over the next one, from the tokens that are here.
 
-    A lost stream ends its requests as Unavailable. `connected` and `lost` are set in turn; exactly one of them is.
+    A scheduler that stays away for `recovery_limit_s` loses them: they end as Unavailable, and so does every call until
+    it is back. `connected` and `lost` are set in turn; exactly one of them is.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, recovery_limit_s: float) -> None:
         self._address = address
-        self._connection: Connection | None = None
+        self._recovery_limit_s = recovery_limit_s
+        self._connection = Connection()
         self._engine: common_pb2.EngineDescription | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
         self.connected = asyncio.Event()
         self.lost = asyncio.Event()
         self.lost.set()
 
     @property
     def engine(self) -> common_pb2.EngineDescription:
-        """What the scheduler serves. Raises Unavailable while there is no connection."""
-        if self._connection is None or self._engine is None:
+        """What the scheduler serves. Raises Unavailable while no call can start."""
+        if self._engine is None:
             raise Unavailable("the gateway has no connection to the scheduler; try again")
         return self._engine
 
@@ -55,8 +59,7 @@ class SchedulerSession:
 
     async def close(self) -> None:
         """End the stream and, as Unavailable, every request that still lives."""
-        if self._connection is not None:
-            self._connection.lose("the gateway is shutting down")
+        self._give_up("the gateway is shutting down")
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._channel.close()
@@ -66,8 +69,7 @@ class SchedulerSession:
 
         Raises the error of the first that is refused, and cancels the others.
         """
-        if self._connection is None:
-            raise Unavailable("the gateway has no connection to the scheduler; try again")
+        _ = self.engine
         generations = self._connection.add(requests, inbox)
         try:
             await inbox.accepted()
@@ -88,34 +90,48 @@ class SchedulerSession:
     async def _run(self) -> None:
         backoff_s = _BACKOFF_S
         while True:
-            connection = Connection()
             try:
-                await self._converse(connection)
+                await self._converse()
                 log.warning("the scheduler ended the session")
             except grpc.aio.AioRpcError as error:
                 log.warning("the session with the scheduler failed: %s", error.details())
             except Exception:
                 log.exception("a fault of the gateway ended the session with the scheduler")
             finally:
-                served = self._connection is not None
-                self._connection = None
-                self.connected.clear()
-                self.lost.set()
-                connection.lose("the connection to the scheduler was lost; try again")
+                served = self.connected.is_set()
+                self._disconnected()
             backoff_s = _BACKOFF_S if served else min(2 * backoff_s, _MAX_BACKOFF_S)
             await asyncio.sleep(backoff_s)
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self) -> None:
         """One stream, from its first frame, which says what is served, to its end."""
         stub = scheduler_pb2_grpc.SchedulerStub(self._channel)
-        call = stub.Session(connection.outgoing(), wait_for_ready=True)
+        call = stub.Session(self._connection.begin(), wait_for_ready=True)
         try:
             async for frame in call:
                 if frame.HasField("engine"):
-                    self._engine = frame.engine
-                    self._connection = connection
-                    self.lost.clear()
-                    self.connected.set()
-                connection.receive(frame)
+                    self._connected(frame.engine)
+                self._connection.receive(frame)
         finally:
             call.cancel()
+
+    def _connected(self, engine: common_pb2.EngineDescription) -> None:
+        self._engine = engine
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        self.lost.clear()
+        self.connected.set()
+
+    def _disconnected(self) -> None:
+        """What lives waits for the next stream, for so long."""
+        self._connection.settle()
+        if self.connected.is_set():
+            reason = "the connection to the scheduler was lost; try again"
+            self._giving_up = asyncio.get_running_loop().call_later(self._recovery_limit_s, self._give_up, reason)
+        self.connected.clear()
+        self.lost.set()
+
+    def _give_up(self, reason: str) -> None:
+        self._engine = None
+        self._connection.lose(reason)

@@ -29,6 +29,7 @@ import numpy as np
 from jetway.runtime.executor.client import ExecutorClient
 from jetway.runtime.garbage import kept_out_of_steps
 from jetway.runtime.loop import StepLoop
+from jetway.runtime.overlap import FixedOverlap
 from jetway.scheduler.classes import BATCH, DEFAULT_CLASSES, INTERACTIVE, STANDARD, ServiceClass
 from jetway.scheduler.limits import Limits, PreemptionMode
 from jetway.scheduler.scheduler import Scheduler
@@ -76,12 +77,12 @@ class Jetway:
             return asyncio.run(self._run(load))
 
     async def _run(self, load: Load) -> Outcome:
-        client = ExecutorClient(self._address, next(self._epochs))
-        scheduler = Scheduler(LIMITS, self._rules.classes, await client.describe())
+        client = await ExecutorClient.connect(self._address, next(self._epochs))
+        scheduler = Scheduler(LIMITS, self._rules.classes, client.engine)
         clients = Clients(load, scheduler, self._rules)
-        loop = StepLoop(scheduler, client, clients.publish, clients.work, time.monotonic)
+        loop = StepLoop(scheduler, clients.publish, clients.work, time.monotonic, FixedOverlap(0))
         async with asyncio.TaskGroup() as tasks:
-            stepping = tasks.create_task(loop.run())
+            stepping = tasks.create_task(loop.run(client))
             tasks.create_task(clients.arrive())
             await clients.done.wait()
             stepping.cancel()

@@ -22,6 +22,7 @@ from jetway.runtime.executor.openvino import OpenVinoEngine
 from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.executor.steps import Slots
 from jetway.runtime.loop import StepLoop
+from jetway.runtime.overlap import FixedOverlap
 from jetway.runtime.serve import make_scheduler
 from jetway.scheduler.events import Event, RequestFinished, TokenSampled
 from jetway.scheduler.plan import EngineDescription, StepResult
@@ -85,8 +86,8 @@ class TimedClient(ExecutorClient):
 
 
 async def run_over_grpc(address: str, epoch: int, requests: Sequence[Request]) -> Run:
-    client = TimedClient(address, epoch)
-    scheduler = scheduler_with(requests, await client.describe())
+    client = await TimedClient.connect(address, epoch)
+    scheduler = scheduler_with(requests, client.engine)
     tokens: dict[SequenceId, list[int]] = {}
     unfinished, done = len(requests), asyncio.Event()
 
@@ -96,9 +97,9 @@ async def run_over_grpc(address: str, epoch: int, requests: Sequence[Request]) -
         if not unfinished:
             done.set()
 
-    loop = StepLoop(scheduler, client, publish, asyncio.Event(), time.monotonic)
+    loop = StepLoop(scheduler, publish, asyncio.Event(), time.monotonic, FixedOverlap(0))
     start = time.perf_counter()
-    stepping = asyncio.create_task(loop.run())
+    stepping = asyncio.create_task(loop.run(client))
     await asyncio.wait([stepping, asyncio.create_task(done.wait())], return_when=asyncio.FIRST_COMPLETED)
     elapsed_s = time.perf_counter() - start
     if stepping.done():

@@ -8,13 +8,15 @@ import pytest
 from jetway.runtime.errors import Unavailable
 from jetway.runtime.garbage import PAUSES_PER_YOUNG, kept_out_of_steps
 from jetway.runtime.loop import StepLoop
-from jetway.scheduler.events import Event, RequestFinished, TokenSampled
+from jetway.runtime.overlap import FixedOverlap
+from jetway.scheduler.events import Event, FinishReason, RequestFinished, SequenceFinished, TokenSampled
 from jetway.scheduler.plan import StepPlan, StepResult
 from tests.support.scheduling import ReferenceExecutor, expected_tokens, make_engine, make_request, make_scheduler
 from tests.support.step_service import SteppedExecutor
 
 
-async def test_it_steps_while_there_is_work_and_sleeps_until_there_is_more() -> None:
+@pytest.mark.parametrize("depth", [0, 1])
+async def test_it_steps_while_there_is_work_and_sleeps_until_there_is_more(depth: int) -> None:
     scheduler, executor, work = make_scheduler(), SteppedExecutor(ReferenceExecutor()), asyncio.Event()
     said: list[Event] = []
     done = asyncio.Event()
@@ -24,7 +26,7 @@ async def test_it_steps_while_there_is_work_and_sleeps_until_there_is_more() -> 
         if any(isinstance(event, RequestFinished) for event in events):
             done.set()
 
-    running = asyncio.create_task(StepLoop(scheduler, executor, publish, work, lambda: 0.0).run())
+    running = asyncio.create_task(StepLoop(scheduler, publish, work, lambda: 0.0, FixedOverlap(depth)).run(executor))
     for id in "ab":
         scheduler.add(make_request(id), 0.0)
         work.set()
@@ -43,7 +45,7 @@ async def test_a_lost_executor_ends_the_loop_and_no_request() -> None:
     scheduler.add(make_request("a"), 0.0)
     executor.lost = True
     with pytest.raises(Unavailable, match="the executor is lost"):
-        await StepLoop(scheduler, executor, lambda events: None, work, lambda: 0.0).run()
+        await StepLoop(scheduler, lambda events: None, work, lambda: 0.0, FixedOverlap(0)).run(executor)
     assert (scheduler.stats(0.0).num_running, scheduler.stats(0.0).num_waiting) == (0, 1)
     scheduler.executor_ready(make_engine(), 0.0)
     assert scheduler.plan(0.0) is not None
@@ -62,6 +64,41 @@ class Computing(SteppedExecutor):
         result = await super().receive()
         self.computes = False
         return result
+
+
+@pytest.mark.parametrize(("depth", "num_unanswered"), [(0, 1), (1, 2)])
+async def test_it_plans_ahead_of_the_results_as_far_as_it_may(depth: int, num_unanswered: int) -> None:
+    scheduler, executor, work = make_scheduler(), SteppedExecutor(ReferenceExecutor()), asyncio.Event()
+    executor.hold_after(0)
+    scheduler.add(make_request("a", max_tokens=8), 0.0)
+    loop = StepLoop(scheduler, lambda events: None, work, lambda: 0.0, FixedOverlap(depth))
+    running = asyncio.create_task(loop.run(executor))
+    await executor.asked.wait()
+    assert executor.num_sent == num_unanswered
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_while_it_rests_deadlines_pass() -> None:
+    scheduler, work, done = make_scheduler(), asyncio.Event(), asyncio.Event()
+    said: list[Event] = []
+    now = 0.0
+
+    def publish(events: list[Event]) -> None:
+        said.extend(events)
+        if said:
+            done.set()
+
+    scheduler.executor_lost(now)
+    loop = StepLoop(scheduler, publish, work, lambda: now, FixedOverlap(0))
+    resting = asyncio.create_task(loop.rest())
+    scheduler.add(make_request("a", deadline_s=5.0), now)
+    now = 6.0
+    work.set()
+    await done.wait()
+    assert [event.reason for event in said if isinstance(event, SequenceFinished)] == [FinishReason.EXPIRED]
+    resting.cancel()
 
 
 async def test_garbage_is_collected_while_the_executor_computes_only() -> None:
@@ -83,7 +120,9 @@ async def test_garbage_is_collected_while_the_executor_computes_only() -> None:
     with kept_out_of_steps():
         gc.callbacks.append(note)
         try:
-            running = asyncio.create_task(StepLoop(scheduler, executor, publish, work, lambda: 0.0).run())
+            running = asyncio.create_task(
+                StepLoop(scheduler, publish, work, lambda: 0.0, FixedOverlap(0)).run(executor)
+            )
             await done.wait()
         finally:
             gc.callbacks.remove(note)

@@ -18,6 +18,7 @@ from jetway.runtime.executor.client import ExecutorClient
 from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.executor.simulated import SimulatedBehaviour, SimulatedEngine
 from jetway.runtime.loop import StepLoop
+from jetway.runtime.overlap import FixedOverlap
 from jetway.runtime.serve import make_scheduler
 from jetway.runtime.service import SchedulerService
 from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
@@ -75,19 +76,20 @@ class Stack(NamedTuple):
 
 
 @asynccontextmanager
-async def stack(directory: Path) -> AsyncIterator[Stack]:
+async def stack(directory: Path, depth: int) -> AsyncIterator[Stack]:
     behaviour = SimulatedBehaviour(eos_probability=0.03, verify_kv=True)
     executor = ExecutorServer(SimulatedEngine(ENGINE, frozenset(ids_of(TOKENIZER, EOS)), behaviour), "127.0.0.1:0")
     await asyncio.to_thread(executor.start)
-    device = ExecutorClient(f"127.0.0.1:{executor.port}", epoch=1)
-    scheduler = make_scheduler(SchedulerConfig(), await device.describe())
+    device = await ExecutorClient.connect(f"127.0.0.1:{executor.port}", epoch=1)
+    scheduler = make_scheduler(SchedulerConfig(), device.engine)
     work = asyncio.Event()
     service = SchedulerService(scheduler, ENGINE, work, time.monotonic)
     server = grpc.aio.server()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    stepping = asyncio.create_task(StepLoop(scheduler, device, service.publish, work, time.monotonic).run())
+    loop = StepLoop(scheduler, service.publish, work, time.monotonic, FixedOverlap(depth))
+    stepping = asyncio.create_task(loop.run(device))
     try:
         async with AsyncExitStack() as opened:
             gateway = await opened.enter_async_context(running_gateway(directory, address))
@@ -108,14 +110,17 @@ async def stack(directory: Path) -> AsyncIterator[Stack]:
         await asyncio.to_thread(executor.stop)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_requests_together_answer_as_one_at_a_time(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "depth"), [(1, 0), (2, 1)])
+async def test_requests_together_answer_as_one_at_a_time(tmp_path: Path, seed: int, depth: int) -> None:
+    """Whether or not plans go out before the results of those before them."""
     rng = random.Random(seed)
     requests = [random_request(rng) for _ in range(NUM_REQUESTS)]
+    engine = write_engine(tmp_path, TOKENIZER)
 
-    async with stack(write_engine(tmp_path, TOKENIZER)) as running:
+    async with stack(engine, 0) as running:
         alone = [(await running.generate(asked)).choices for asked in requests]
         assert await running.num_preemptions() == 0
+    async with stack(engine, depth) as running:
         together = await asyncio.gather(*(running.generate(asked) for asked in requests))
         assert await running.num_preemptions() > 0
 

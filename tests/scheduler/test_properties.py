@@ -11,6 +11,7 @@ from jetway.scheduler.classes import ServiceClass, TimeoutAction
 from jetway.scheduler.events import FinishReason, RequestFinished, SequenceFinished
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.request import Request, SequenceId
+from jetway.scheduler.suspects import MAX_ACCIDENTS
 from tests.support.scheduling import (
     BLOCK_SIZE,
     Driver,
@@ -150,6 +151,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def lose(self) -> None:
         self.driver.lose_executor(ReferenceExecutor(num_blocks=self.num_blocks))
+        self.driver.log += (events := self.driver.scheduler.events())
+        blamed = {
+            event.sequence_id.request_id
+            for event in events
+            if isinstance(event, SequenceFinished) and event.reason is FinishReason.FAILED
+        }
+        assert not blamed or self.driver.scheduler.stats(0.0).counters.num_losses > MAX_ACCIDENTS
+        self.disturbed |= blamed
         self.lost = True
 
     @precondition(lambda self: self.lost)

@@ -9,6 +9,7 @@ import grpc
 
 from jetway.runtime.errors import Unavailable
 from jetway.runtime.loop import StepLoop
+from jetway.runtime.overlap import FixedOverlap
 from jetway.runtime.service import SchedulerService
 from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.scheduler.scheduler import Scheduler
@@ -22,6 +23,8 @@ class SteppedExecutor:
     def __init__(self, reference: ReferenceExecutor) -> None:
         self.reference = reference
         self.lost = False
+        self.num_sent = 0
+        self.asked = asyncio.Event()  # for a result
         self._permits = asyncio.Semaphore(1 << 30)
         self._results: asyncio.Queue[StepResult] = asyncio.Queue()
 
@@ -35,9 +38,11 @@ class SteppedExecutor:
     async def send(self, plan: StepPlan) -> None:
         if self.lost:
             raise Unavailable("the executor is lost")
+        self.num_sent += 1
         self._results.put_nowait(self.reference.run(plan))
 
     async def receive(self) -> StepResult:
+        self.asked.set()
         await asyncio.sleep(0)  # a real executor always lets others run
         await self._permits.acquire()
         return await self._results.get()
@@ -48,13 +53,13 @@ async def serve_scheduler(scheduler: Scheduler, executor: SteppedExecutor, socke
     """Serve `scheduler` on a unix socket, its loop running; yields the gRPC target."""
     work = asyncio.Event()
     service = SchedulerService(scheduler, make_engine(), work, lambda: 0.0)
-    loop = StepLoop(scheduler, executor, service.publish, work, lambda: 0.0)
+    loop = StepLoop(scheduler, service.publish, work, lambda: 0.0, FixedOverlap(0))
     server = grpc.aio.server()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)
     address = f"unix:{socket}"
     server.add_insecure_port(address)
     await server.start()
-    stepping = asyncio.create_task(loop.run())
+    stepping = asyncio.create_task(loop.run(executor))
     try:
         yield address
     finally:

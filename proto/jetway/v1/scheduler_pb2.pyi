@@ -71,6 +71,7 @@ class Add(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    RECOVERED_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     """Chosen by the gateway, unique among its live requests; names the request in every frame of this session."""
     request_id: _builtins.str
@@ -95,6 +96,10 @@ class Add(_message.Message):
     def sampling(self) -> _common_pb2.SamplingParams:
         """How tokens are chosen, the same for all n sequences but for their noise."""
 
+    @_builtins.property
+    def recovered(self) -> Global___Recovered:
+        """Set when a scheduler that was lost had accepted the request: it goes on from there, and no full queue refuses it."""
+
     def __init__(
         self,
         *,
@@ -108,10 +113,11 @@ class Add(_message.Message):
         tenant: _builtins.str = ...,
         priority: _builtins.int = ...,
         deadline_ms: _builtins.int | None = ...,
+        recovered: Global___Recovered | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "recovered", b"recovered", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "recovered", b"recovered", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
     _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
@@ -123,6 +129,60 @@ class Add(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
 
 Global___Add: _TypeAlias = Add  # noqa: Y015
+
+@_typing.final
+class Recovered(_message.Message):
+    """How far a request had come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    GENERATED_FIELD_NUMBER: _builtins.int
+    age_ms: _builtins.int
+    """Since it arrived: deadlines and waits count from then."""
+    @_builtins.property
+    def generated(self) -> _containers.RepeatedCompositeFieldContainer[Global___Generated]:
+        """The sequences that still live."""
+
+    def __init__(
+        self,
+        *,
+        age_ms: _builtins.int = ...,
+        generated: _abc.Iterable[Global___Generated] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "generated", b"generated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Recovered: _TypeAlias = Recovered  # noqa: Y015
+
+@_typing.final
+class Generated(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_INDEX_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    sequence_index: _builtins.int
+    """Which of the request's n sequences."""
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The output tokens that the gateway has."""
+
+    def __init__(
+        self,
+        *,
+        sequence_index: _builtins.int = ...,
+        tokens: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_index", b"sequence_index", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Generated: _TypeAlias = Generated  # noqa: Y015
 
 @_typing.final
 class Cancel(_message.Message):
@@ -376,6 +436,7 @@ class StatsResponse(_message.Message):
     NUM_WAITING_FIELD_NUMBER: _builtins.int
     NUM_FREE_DEVICE_BLOCKS_FIELD_NUMBER: _builtins.int
     NUM_FREE_HOST_BLOCKS_FIELD_NUMBER: _builtins.int
+    NUM_LOSSES_FIELD_NUMBER: _builtins.int
     NUM_STEPS_FIELD_NUMBER: _builtins.int
     NUM_COMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
     NUM_SAMPLED_TOKENS_FIELD_NUMBER: _builtins.int
@@ -399,6 +460,8 @@ class StatsResponse(_message.Message):
     num_free_device_blocks: _builtins.int
     """Blocks of each pool that no sequence owns; some still hold cached prefixes."""
     num_free_host_blocks: _builtins.int
+    num_losses: _builtins.int
+    """Executors lost."""
     num_steps: _builtins.int
     """Steps committed, tokens computed and tokens sampled."""
     num_computed_tokens: _builtins.int
@@ -444,6 +507,7 @@ class StatsResponse(_message.Message):
         num_waiting: _builtins.int = ...,
         num_free_device_blocks: _builtins.int = ...,
         num_free_host_blocks: _builtins.int = ...,
+        num_losses: _builtins.int = ...,
         num_steps: _builtins.int = ...,
         num_computed_tokens: _builtins.int = ...,
         num_sampled_tokens: _builtins.int = ...,
@@ -463,7 +527,7 @@ class StatsResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,7 @@ _GAUGES = (
     _Figure("num_free_host_blocks", "jetway_free_host_blocks", "Blocks of the host pool that nobody holds."),
 )
 _COUNTERS = (
+    _Figure("num_losses", "jetway_executor_losses", "Executors lost; every request went on with the next."),
     _Figure("num_steps", "jetway_steps", "Steps committed."),
     _Figure("num_computed_tokens", "jetway_computed_tokens", "Tokens computed."),
     _Figure("num_sampled_tokens", "jetway_sampled_tokens", "Tokens sampled, overshoot included."),

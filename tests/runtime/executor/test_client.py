@@ -25,8 +25,8 @@ def server(tmp_path: Path) -> Iterator[ExecutorServer]:
 async def test_describes_and_steps(server: ExecutorServer, tmp_path: Path) -> None:
     slots = Slots(make_simulated())
     plans = [first_plan(), make_plan(2, rows=[(0, 1)]), make_plan(3, rows=[(0, 1)])]
-    client = ExecutorClient(f"unix:{tmp_path}/executor.sock", 1)
-    assert await client.describe() == make_description()
+    client = await ExecutorClient.connect(f"unix:{tmp_path}/executor.sock", 1)
+    assert client.engine == make_description()
     for plan in plans:
         await client.send(plan)
     for plan in plans:
@@ -70,3 +70,8 @@ async def test_a_lost_executor_is_unavailable_to_every_call(server: ExecutorServ
     with pytest.raises(Unavailable, match="is lost: UNAVAILABLE"):
         await client.send(make_plan(2))
     await client.close()
+
+
+async def test_an_executor_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="is lost: DEADLINE_EXCEEDED"):
+        await ExecutorClient.connect(f"unix:{tmp_path}/nobody.sock", 1, timeout_s=0.01)

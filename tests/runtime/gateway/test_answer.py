@@ -27,6 +27,7 @@ class Stream:
 
     def __init__(self, tokenizer: Tokenizer, *stop: str, num_prompts: int = 1, n: int = 1) -> None:
         self.connection = Connection()
+        self._outgoing = self.connection.begin()
         request = Request(id="r", prompt=[1, 2, 3], sampling=SamplingParams(), n=n)
         inbox = Inbox(num_prompts)
         generations = self.connection.add([request] * num_prompts, inbox)
@@ -39,9 +40,8 @@ class Stream:
         self.connection.receive(sampled(1, tokens, reason, index=index))
 
     async def finish_sent(self) -> scheduler_pb2.Finish:
-        outgoing = self.connection.outgoing()
-        await anext(outgoing)
-        return (await anext(outgoing)).finish
+        await anext(self._outgoing)
+        return (await anext(self._outgoing)).finish
 
 
 async def one_by_one(

@@ -60,16 +60,34 @@ async def test_model_has_the_name_that_it_is_given(engine_dir: Path, scheduler: 
     await gateway.stop(0.0)
 
 
-async def test_loss_of_the_scheduler_ends_streams_as_unavailable(
-    client: openai.AsyncOpenAI, scheduler: FakeScheduler
+async def test_streams_go_on_when_the_scheduler_is_replaced(
+    client: openai.AsyncOpenAI, scheduler: FakeScheduler, tokenizer: Tokenizer
 ) -> None:
-    stream, _ = await opened_stream(client, scheduler)
+    stream, handle = await opened_stream(client, scheduler)
+    tokens = tokenizer.encode("abc", add_special_tokens=False).ids
+    scheduler.send(sampled(handle, tokens[:2]))
 
     scheduler.end_session()
+    again = await scheduler.adds.get()
+    scheduler.send(sampled(again.handle, tokens[2:], LENGTH))
 
-    with pytest.raises(openai.APIError, match="the connection to the scheduler was lost") as caught:
-        await text_of(stream)
-    assert caught.value.code == "unavailable"
+    assert [list(each.tokens) for each in again.recovered.generated] == [tokens[:2]]
+    assert await text_of(stream) == "abc"
+
+
+async def test_a_scheduler_that_is_not_replaced_ends_streams_as_unavailable(
+    engine_dir: Path, scheduler: FakeScheduler
+) -> None:
+    async with running_gateway(engine_dir, scheduler.address, recovery_limit_s=0.0) as gateway:
+        client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.http_port}/v1", api_key="-", max_retries=0)
+        stream, _ = await opened_stream(client, scheduler)
+
+        await scheduler.__aexit__(None, None, None)
+
+        with pytest.raises(openai.APIError, match="the connection to the scheduler was lost") as caught:
+            await text_of(stream)
+        assert caught.value.code == "unavailable"
+        await client.close()
 
 
 async def test_stop_lets_open_streams_end(

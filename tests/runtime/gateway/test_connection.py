@@ -1,6 +1,7 @@
 """Many requests on one stream: what goes up, and who hears what comes down."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
@@ -24,9 +25,8 @@ def request(n: int = 1) -> Request:
     return Request(id="r", prompt=[1, 2], sampling=sampling, max_tokens=5, n=n)
 
 
-async def sent(connection: Connection, count: int) -> list[scheduler_pb2.SessionRequest]:
+async def sent(outgoing: AsyncIterator[scheduler_pb2.SessionRequest], count: int) -> list[scheduler_pb2.SessionRequest]:
     """The next messages that go up."""
-    outgoing = connection.outgoing()
     return [await anext(outgoing) for _ in range(count)]
 
 
@@ -53,9 +53,10 @@ async def heard(inbox: Inbox) -> list[Gathered]:
 
 async def test_add_says_everything_about_the_request() -> None:
     connection = Connection()
+    outgoing = connection.begin()
     Asked(connection, n=2)
 
-    [message] = await sent(connection, 1)
+    [message] = await sent(outgoing, 1)
     sampling = common_pb2.SamplingParams(
         temperature=0.5, top_k=0, top_p=1, min_p=0, repetition_penalty=1, presence_penalty=0, frequency_penalty=0,
         logit_bias_tokens=[3], logit_bias_values=[-1.5], min_tokens=0, ignore_eos=False, seed=7,
@@ -109,6 +110,7 @@ async def test_request_ends_when_all_of_its_sequences_have() -> None:
 
 async def test_requests_of_one_call_number_their_choices_through() -> None:
     connection = Connection()
+    outgoing = connection.begin()
     inbox = Inbox(2)
     _, second = connection.add([request(n=2), request(n=2)], inbox)
 
@@ -120,12 +122,13 @@ async def test_requests_of_one_call_number_their_choices_through() -> None:
     second.finish(2, kept_tokens=1)
 
     assert await heard(inbox) == [Gathered(1, [10]), Gathered(3, [20])]
-    *_, finish = await sent(connection, 3)
+    *_, finish = await sent(outgoing, 3)
     assert finish.finish == scheduler_pb2.Finish(handle=2, sequence_index=0, kept_tokens=1)
 
 
 async def test_cancel_goes_up_once_and_nothing_more_is_heard() -> None:
     connection = Connection()
+    outgoing = connection.begin()
     asked = Asked(connection)
 
     asked.generation.cancel()
@@ -134,7 +137,7 @@ async def test_cancel_goes_up_once_and_nothing_more_is_heard() -> None:
     connection.receive(sampled(1, [10], CANCELLED))
     Asked(connection)
 
-    _, cancel, add = await sent(connection, 3)
+    _, cancel, add = await sent(outgoing, 3)
     assert cancel == scheduler_pb2.SessionRequest(cancel=scheduler_pb2.Cancel(handle=1))
     assert add.add.handle == 2
     assert await asked.heard() == []
@@ -142,18 +145,20 @@ async def test_cancel_goes_up_once_and_nothing_more_is_heard() -> None:
 
 async def test_cancel_after_the_end_says_nothing() -> None:
     connection = Connection()
+    outgoing = connection.begin()
     asked = Asked(connection)
     connection.receive(sampled(1, [10], STOP))
 
     asked.generation.cancel()
     Asked(connection)
 
-    messages = await sent(connection, 2)
+    messages = await sent(outgoing, 2)
     assert [message.WhichOneof("action") for message in messages] == ["add", "add"]
 
 
 async def test_finish_drops_overshoot_and_waits_for_the_end() -> None:
     connection = Connection()
+    outgoing = connection.begin()
     asked = Asked(connection)
     connection.receive(sampled(1, [10, 11]))
     assert await asked.heard() == [Gathered(0, [10, 11])]
@@ -163,7 +168,7 @@ async def test_finish_drops_overshoot_and_waits_for_the_end() -> None:
     assert not asked.generation.ended
     connection.receive(cached(sampled(1, [13], STOP), 1))
 
-    _, finish = await sent(connection, 2)
+    _, finish = await sent(outgoing, 2)
     assert finish.finish == scheduler_pb2.Finish(handle=1, sequence_index=0, kept_tokens=1)
     assert await asked.heard() == [Gathered(0, end=End(STOP, num_cached_tokens=1))]
     assert asked.generation.ended
@@ -231,11 +236,12 @@ async def test_lost_stream_ends_its_requests_as_unavailable_unless_they_are_whol
 
 async def test_stream_that_is_far_behind_takes_no_more_requests_but_every_cancel() -> None:
     connection = Connection()
+    outgoing = connection.begin()
     asked = [Asked(connection) for _ in range(MAX_WAITING_MESSAGES)]
 
     with pytest.raises(Overloaded, match="4096 messages wait"):
         Asked(connection)
     asked[0].generation.cancel()
 
-    messages = await sent(connection, MAX_WAITING_MESSAGES + 1)
+    messages = await sent(outgoing, MAX_WAITING_MESSAGES + 1)
     assert messages[-1].cancel.handle == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from jetway.v1 import common_pb2, scheduler_pb2
 from tests.support.fake_scheduler import (
     ENGINE,
     LENGTH,
+    STOP,
     FakeScheduler,
     accepted,
     answering,
@@ -26,7 +28,7 @@ REQUEST = Request(id="r", prompt=[1, 2], sampling=SamplingParams())
 
 @pytest.fixture
 async def session(scheduler: FakeScheduler) -> AsyncIterator[SchedulerSession]:
-    session = SchedulerSession(scheduler.address)
+    session = SchedulerSession(scheduler.address, 10.0)
     session.start()
     await session.connected.wait()
     yield session
@@ -141,22 +143,106 @@ async def test_wait_for_news_that_is_cancelled_leaves_the_request_to_its_owner(
     assert await tokens_of(inbox) == [5]
 
 
-async def test_lost_stream_ends_live_requests_and_is_opened_again(
+async def test_requests_go_on_over_the_next_stream_from_the_tokens_that_are_here(
+    session: SchedulerSession, scheduler: FakeScheduler
+) -> None:
+    """What had ended is not asked for again; what was finishing is whole; tokens are heard once."""
+    inbox = Inbox(1)
+    scheduler.script = lambda add: [accepted(add.handle)]
+    [generation] = await session.submit([replace(REQUEST, n=4, deadline_s=50.0)], inbox)
+    first = await scheduler.adds.get()
+    assert not first.HasField("recovered")
+    for frame in (sampled(first.handle, [5, 6]), sampled(first.handle, [7], STOP, index=1)):
+        scheduler.send(frame)
+    scheduler.send(sampled(first.handle, [8], index=2))
+    heard = [await inbox.next() for _ in range(3)]
+    assert [(each.choice, each.tokens) for each in heard] == [(0, [5, 6]), (1, [7]), (2, [8])]
+    generation.finish(2, kept_tokens=1)
+    await scheduler.finishes.get()
+
+    scheduler.end_session()
+    again = await scheduler.adds.get()
+
+    assert 0 <= again.recovered.age_ms < 20_000
+    again.recovered.ClearField("age_ms")
+    expected = scheduler_pb2.Add()
+    expected.CopyFrom(first)
+    expected.recovered.generated.add(sequence_index=0, tokens=[5, 6])
+    expected.recovered.generated.add(sequence_index=3)
+    assert again == expected
+    scheduler.send(sampled(again.handle, [9], LENGTH))
+    scheduler.send(sampled(again.handle, [10], LENGTH, index=3))
+    ends: dict[int, list[int]] = {}
+    while len(ends) < 3:
+        gathered = await inbox.next()
+        if gathered.end is not None:
+            ends[gathered.choice] = gathered.tokens
+            assert gathered.end.error is None
+    assert ends == {2: [], 0: [9], 3: [10]}
+
+
+async def test_a_request_that_was_not_accepted_is_asked_for_anew(
+    session: SchedulerSession, scheduler: FakeScheduler
+) -> None:
+    submitting = asyncio.create_task(submit(session, REQUEST))
+    first = await scheduler.adds.get()
+    scheduler.end_session()
+    again = await scheduler.adds.get()
+    assert again == first
+    scheduler.send(accepted(again.handle))
+    scheduler.send(sampled(again.handle, [9], LENGTH))
+    assert await tokens_of(await submitting) == [9]
+
+
+async def test_a_request_that_comes_while_the_scheduler_is_away_waits_for_it(
+    session: SchedulerSession, scheduler: FakeScheduler
+) -> None:
+    scheduler.end_session()
+    await session.lost.wait()
+    scheduler.script = answering([9])
+    assert await tokens_of(await submit(session, REQUEST)) == [9]
+
+
+async def test_a_request_that_is_cancelled_meanwhile_is_not_asked_for_again(
+    session: SchedulerSession, scheduler: FakeScheduler
+) -> None:
+    scheduler.script = lambda add: [accepted(add.handle)]
+    gone, _ = await session.submit([REQUEST, REQUEST], Inbox(2))
+    await scheduler.adds.get(), await scheduler.adds.get()
+    scheduler.end_session()
+    await session.lost.wait()
+    gone.cancel()
+    assert (await scheduler.adds.get()).handle == 2
+    assert scheduler.adds.empty()
+
+
+async def test_what_another_scheduler_refuses_ends_with_its_reason(
     session: SchedulerSession, scheduler: FakeScheduler
 ) -> None:
     scheduler.script = lambda add: [accepted(add.handle)]
     inbox = await submit(session, REQUEST)
-
+    scheduler.script = refusing(common_pb2.ERROR_CODE_INVALID_ARGUMENT, "too long for this one", "prompt")
     scheduler.end_session()
+    gathered = await inbox.next()
+    assert gathered.end is not None
+    assert str(gathered.end.error) == "too long for this one"
+
+
+async def test_a_scheduler_that_stays_away_loses_its_requests(scheduler: FakeScheduler) -> None:
+    session = SchedulerSession(scheduler.address, 0.0)
+    session.start()
+    await session.connected.wait()
+    scheduler.script = lambda add: [accepted(add.handle)]
+    inbox = await submit(session, REQUEST)
+
+    await scheduler.__aexit__(None, None, None)
 
     gathered = await inbox.next()
     assert gathered.end is not None
     assert isinstance(gathered.end.error, Unavailable)
     with pytest.raises(Unavailable, match="no connection to the scheduler"):
         await submit(session, REQUEST)
-    await session.connected.wait()
-    scheduler.script = answering([9])
-    assert await tokens_of(await submit(session, REQUEST)) == [9]
+    await session.close()
 
 
 async def test_another_scheduler_at_the_address_is_found(session: SchedulerSession, scheduler: FakeScheduler) -> None:
@@ -170,7 +256,7 @@ async def test_another_scheduler_at_the_address_is_found(session: SchedulerSessi
 
 
 async def test_session_without_a_scheduler_refuses() -> None:
-    session = SchedulerSession("unix:/nonexistent.sock")
+    session = SchedulerSession("unix:/nonexistent.sock", 10.0)
     session.start()
 
     with pytest.raises(Unavailable):
@@ -181,7 +267,7 @@ async def test_session_without_a_scheduler_refuses() -> None:
 
 
 async def test_close_ends_live_requests_as_unavailable(scheduler: FakeScheduler) -> None:
-    session = SchedulerSession(scheduler.address)
+    session = SchedulerSession(scheduler.address, 10.0)
     session.start()
     await session.connected.wait()
     submitting = asyncio.create_task(submit(session, REQUEST))

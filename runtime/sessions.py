@@ -1,0 +1,56 @@
+"""One executor after the other: when one is lost, what lives waits for the next."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+from jetway.scheduler.plan import EngineDescription
+from jetway.scheduler.scheduler import Scheduler
+
+from .errors import Unavailable
+from .loop import Executor, StepLoop
+
+log = logging.getLogger(__name__)
+
+
+class Session(Executor, Protocol):
+    """A fresh session with an executor that serves `engine`."""
+
+    @property
+    def engine(self) -> EngineDescription: ...
+
+    async def close(self) -> None: ...
+
+
+async def step_with_each(
+    scheduler: Scheduler,
+    loop: StepLoop,
+    session: Session,
+    connect: Callable[[], Awaitable[Session]],
+    clock: Callable[[], float],
+) -> None:
+    """Step for ever: with `session`, whose engine the scheduler plans for, then with whatever `connect` gives.
+
+    Raises LimitError when a new executor cannot do what the limits allow.
+    """
+    while True:
+        try:
+            await loop.run(session)
+        except Unavailable as error:
+            log.warning("%s; every request goes on with the next one", error.message)
+        finally:
+            await session.close()
+        session = await _next(loop, connect)
+        scheduler.executor_ready(session.engine, clock())
+
+
+async def _next(loop: StepLoop, connect: Callable[[], Awaitable[Session]]) -> Session:
+    resting = asyncio.create_task(loop.rest())
+    try:
+        return await connect()
+    finally:
+        resting.cancel()
+        with suppress(asyncio.CancelledError):
+            await resting

@@ -1,0 +1,67 @@
+"""The way in: what can never run is refused by name, what may not queue now is told when to come back."""
+
+from itertools import count
+
+from .class_queue import QueueFull
+from .demand import Demand
+from .ledger import Ledger
+from .limits import output_limit
+from .plan import EngineDescription
+from .queues import Queues
+from .request import InvalidRequest, Request
+from .sequence import Sequence
+from .timers import Timers
+
+
+class Admission:
+    """Makes sequences of requests, in the order in which they come."""
+
+    def __init__(self, queues: Queues, ledger: Ledger, timers: Timers, demand: Demand) -> None:
+        self._queues = queues
+        self._ledger = ledger
+        self._timers = timers
+        self._demand = demand
+        self._arrivals = count()
+
+    def admit(self, request: Request, engine: EngineDescription, now: float) -> None:
+        """Queue the request, or raise InvalidRequest (it could never run) or QueueFull (not now).
+
+        One that another scheduler had accepted, and lost, goes on from its tokens whatever is queued.
+        """
+        if self._ledger.of_request(request.id):
+            raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
+        max_output = output_limit(request, engine)
+        service_class = self._queues.class_of(request)
+        expected_wait_s, age_s = None, 0.0
+        if request.recovered is None:
+            self._check_room(request, service_class.level)
+            expected_wait_s = self._demand.wait_s(self._queues, service_class.level)
+        else:
+            age_s = request.recovered.age_s
+        sequences = [
+            Sequence(
+                request=request,
+                id=id,
+                order=next(self._arrivals),
+                arrival=now - age_s,
+                expected_wait_s=expected_wait_s,
+                max_output=max_output,
+                service_class=service_class,
+            )
+            for id in request.sequence_ids
+        ]
+        self._ledger.open(request.id, sequences)
+        for sequence in sequences:
+            self._queues.add(sequence)
+            self._timers.watch(sequence, service_class)
+
+    def delay(self, sequence: Sequence) -> None:
+        """Let all that its tenant has waiting go first."""
+        self._queues.delay(sequence, next(self._arrivals))
+
+    def _check_room(self, request: Request, level: int) -> None:
+        try:
+            self._queues.check_room(request)
+        except QueueFull as full:
+            full.retry_after_s = self._demand.retry_after_s(self._queues, level, request.id)
+            raise
