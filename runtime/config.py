@@ -90,7 +90,7 @@ class SchedulerConfig:
     overlap: Literal["auto", "0", "1"] = setting(
         "auto",
         "plans sent before the result of the one before; 1 hides the time between steps and makes a new arrival wait one "
-        "step more; auto: 1 where that time is over 0.5 % of a step",
+        "step more; auto: 1 where that time is over half a percent of a step",
     )
     write_through: bool = setting(
         False, "copy each block to the host pool as it fills, so that a preemption copies a tail at most"
