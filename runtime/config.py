@@ -41,6 +41,12 @@ class ExecutorConfig:
 
     python: str | None = setting(None, "interpreter of another environment; null: this one")
     backend: Literal["auto", "simulated"] = setting("auto", "auto: what the engine holds; simulated: no model at all")
+    simulated_step_s: float = setting(
+        0.0,
+        "time that a simulated step takes; while it is 0 recomputing is free, and preemption_mode auto never swaps",
+        low=0.0,
+        high=60.0,
+    )
     kv_cache_memory: int = setting(1 << 30, "size of the device pool", low=1, unit="bytes")
     host_cache_memory: int = setting(
         1 << 30, "size of the host pool, where displaced sequences wait; 0: they compute again", low=0, unit="bytes"
@@ -203,6 +209,9 @@ class ServeConfig:
         if self.classes and self.scheduler.policy is not None:
             message = f"policy is {self.scheduler.policy}, and classes hold {names}: give one of the two"
             raise Contradiction(message, "policy", "classes")
+        if self.scheduler.preemption_mode == "swap" and not self.executor.host_cache_memory:
+            message = "preemption_mode is swap, and host_cache_memory is 0: there is nowhere to swap to"
+            raise Contradiction(message, "preemption_mode", "host_cache_memory")
         if self.classes and STANDARD not in self.classes:
             message = f"classes must hold {STANDARD}, for requests that name no class; they hold {names}"
             raise Contradiction(message, "classes")

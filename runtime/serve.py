@@ -69,11 +69,12 @@ def load_engine(config: ServeConfig) -> "Engine":
 def simulate(manifest: Manifest, settings: ExecutorConfig) -> "Engine":
     """An engine of the directory's shape without its model."""
     from .executor.description import as_configured
-    from .executor.simulated import SimulatedBehaviour, SimulatedEngine
+    from .executor.simulated import SimulatedBehaviour, SimulatedEngine, StepTimeModel
 
     shape = as_configured(manifest, settings, kind="simulated")
     description = replace(shape, engine_id=f"simulated-{shape.engine_id}")
-    behaviour = SimulatedBehaviour(verify_kv=False)  # a test's oracle; it would cost time in every step
+    step_time = StepTimeModel(step_s=settings.simulated_step_s)
+    behaviour = SimulatedBehaviour(step_time=step_time, verify_kv=False)  # a test's oracle costs time in every step
     return SimulatedEngine(description, frozenset(manifest.tokens.eos_ids), behaviour)
 
 

@@ -65,6 +65,16 @@ def test_classes_and_a_policy_exclude_each_other() -> None:
         ServeConfig(engine=Path("engine"), classes=classes, scheduler=SchedulerConfig(policy="strict"))
 
 
+def test_swap_without_a_host_pool_is_refused() -> None:
+    """It would recompute in silence."""
+    with pytest.raises(ConfigError, match="there is nowhere to swap to"):
+        ServeConfig(
+            engine=Path("e"),
+            executor=ExecutorConfig(host_cache_memory=0),
+            scheduler=SchedulerConfig(preemption_mode="swap"),
+        )
+
+
 def test_what_names_no_class_needs_one() -> None:
     with pytest.raises(ConfigError, match="classes must hold standard, for requests that name no class"):
         ServeConfig(engine=Path("engine"), classes={"gold": ClassConfig(level=1)})
