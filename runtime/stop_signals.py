@@ -30,4 +30,6 @@ class StopSignals:
             return False
         finally:
             next_signal.cancel()
+        if next_signal.done():  # it came as the work ended by itself, and is for the next
+            self._arrived.release()
         return True
