@@ -13,6 +13,7 @@ from .errors import ConfigError, Unavailable
 _KEPT_LINES = 20
 _LONGEST_LINE_BYTES = 1 << 20  # what is longer becomes several lines
 _LAST_WORDS_S = 1.0  # how long to wait for log lines of a process that has ended
+_NUM_LOOKS = 4  # within a hang timeout
 
 
 class _Pipe(NamedTuple):
@@ -52,7 +53,13 @@ class Child:
         self._output = output
         self._log = log
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._num_beats = 0
+        self._hung: str | None = None
         self._pumping = asyncio.create_task(self._pump())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @classmethod
     async def start(cls, role: str, argv: Sequence[str], lifeline_fd: int, log: Callable[[str], None]) -> "Child":
@@ -77,20 +84,37 @@ class Child:
 
     async def ready(self) -> dict[str, str]:
         """What the role announced. Raises ConfigError when it refused, Unavailable when it ended instead."""
-        line = await self._ready.reader.readline()
-        if not line:
-            await self.ended()
-        message = json.loads(line)
-        if "refused" in message:
-            raise ConfigError(f"{self.role}: {message['refused']}")
-        return {str(name): str(value) for name, value in message["ready"].items()}
+        while line := await self._ready.reader.readline():
+            match json.loads(line):
+                case {"refused": message}:
+                    raise ConfigError(f"{self.role}: {message}")
+                case {"ready": facts}:
+                    return {str(name): str(value) for name, value in facts.items()}
+        raise Unavailable(await self.ended())
 
-    async def ended(self) -> None:
-        """Return never: raises Unavailable with status and last log lines when the process has ended."""
+    async def ended(self) -> str:
+        """Once the process has ended: how, and its last log lines."""
         await self._process.wait()
         await asyncio.wait({self._pumping}, timeout=_LAST_WORDS_S)
         said = "".join(f"\n    {line}" for line in self._last_lines) or " nothing"
-        raise Unavailable(f"the {self.role} {self._fate()}; it last said:{said}")
+        return f"the {self.role} {self._fate()}; it last said:{said}"
+
+    async def kill_when_silent(self, limit_s: float) -> None:
+        """Kill it once it has not beaten for `limit_s`; only after `ready`.
+
+        Looks several times, so that a machine or a supervisor that stood still itself takes nobody for dead.
+        """
+        counting = asyncio.create_task(self._count_beats())
+        try:
+            num_silent = 0
+            while num_silent < _NUM_LOOKS:
+                num_before = self._num_beats
+                await asyncio.sleep(limit_s / _NUM_LOOKS)
+                num_silent = num_silent + 1 if self._num_beats == num_before else 0
+            self._hung = f"made no progress for {limit_s:g} s and was killed"
+            await self.kill()
+        finally:
+            counting.cancel()
 
     async def stop(self, bound_s: float) -> str | None:
         """SIGTERM, then SIGKILL after `bound_s`. What went wrong, if something did."""
@@ -112,13 +136,20 @@ class Child:
             pass
         await self._process.wait()
         await asyncio.wait({self._pumping}, timeout=_LAST_WORDS_S)
-        self._output.transport.close()  # another process may hold the other end, and live
+        for pipe in (self._ready, self._output):
+            pipe.transport.close()  # another process may hold the other end, and live
 
     def _fate(self) -> str:
+        if self._hung is not None:
+            return self._hung
         status = self._process.returncode
         if status is not None and status < 0:
             return f"was killed by {signal.Signals(-status).name}"
         return f"exited with status {status}"
+
+    async def _count_beats(self) -> None:
+        while await self._ready.reader.readline():
+            self._num_beats += 1
 
     async def _pump(self) -> None:
         rest = b""

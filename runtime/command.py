@@ -38,9 +38,10 @@ def _print(resolved: Resolved) -> int:
 def _serve(resolved: Resolved) -> int:
     import asyncio  # all of these late: `--print-config` needs none
 
+    from .launcher import role_command
     from .logs import console
     from .preflight import check
-    from .supervisor import Supervisor, role_command
+    from .supervisor import Supervisor
 
     check(resolved.config)
     with console(resolved.config.log_format) as way_out:

@@ -194,7 +194,11 @@ class ServeConfig:
     model_name: str | None = setting(None, "name that clients use; null: the one in the engine directory")
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "least severe message that is logged")
     log_format: Literal["text", "json"] = setting("text", "json: one object a line, with role, pid and request id")
-    start_timeout_s: float = setting(300.0, "longest time from start to ready", low=0.01, high=_DAY_S)
+    start_timeout_s: float = setting(300.0, "longest time from a process's start to ready", low=0.01, high=_DAY_S)
+    hang_timeout_s: float = setting(
+        60.0, "a process that makes no progress for so long is replaced; a step takes less", low=0.01, high=_DAY_S
+    )
+    max_failed_starts: int = setting(5, "a lost process that fails to start so often in a row ends everything", low=1)
     drain_timeout_s: float = setting(30.0, "longest time that open requests get at a stop", low=0.0, high=_DAY_S)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)

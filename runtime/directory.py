@@ -20,13 +20,31 @@ def config_file(directory: Path) -> Path:
     return directory / "serve.yaml"
 
 
-def executor_socket(directory: Path, epoch: int) -> Path:
-    """A new one for each life of the executor: a second gRPC server would silently take over the old path."""
-    return directory / f"executor-{epoch}.sock"
+def life_socket(directory: Path, role: str, epoch: int) -> Path:
+    """Where one life of a role listens: a second gRPC server would silently take over the path of the first."""
+    return directory / f"{role}-{epoch}.sock"
 
 
-def scheduler_socket(directory: Path) -> Path:
-    return directory / "scheduler.sock"
+def role_socket(directory: Path, role: str) -> Path:
+    """Where the others find the role: a link to the socket of its present life, absent while there is none.
+
+    A connection to it that breaks, and is tried again, leads to the next life.
+    """
+    return directory / f"{role}.sock"
+
+
+def enter(directory: Path, role: str, epoch: int) -> None:
+    """From now on the others find this life of the role."""
+    link = role_socket(directory, role)
+    unseen = link.with_suffix(".new")
+    unseen.symlink_to(life_socket(directory, role, epoch).name)
+    unseen.rename(link)
+
+
+def leave(directory: Path, role: str, epoch: int) -> None:
+    """The life has ended: its socket goes, and the link to it."""
+    role_socket(directory, role).unlink(missing_ok=True)
+    life_socket(directory, role, epoch).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -54,7 +72,7 @@ def _make_directory(parents: list[Path]) -> Path:
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         except OSError:
             continue
-        if len(os.fsencode(executor_socket(directory, 2**32))) <= _LONGEST_SOCKET_PATH_BYTES:
+        if len(os.fsencode(life_socket(directory, "scheduler", 2**32))) <= _LONGEST_SOCKET_PATH_BYTES:
             return directory
         directory.rmdir()
     tried = ", ".join(map(str, parents))

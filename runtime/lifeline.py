@@ -1,35 +1,59 @@
-"""A role's end of the two pipes that tie it to its supervisor."""
+"""A role's end of what ties it to its supervisor."""
 
+import asyncio
+import ctypes
 import json
 import os
+import signal
+import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 from .errors import ConfigError
 
+BEATS_PER_TIMEOUT = 4  # so often a role that is well says so within `hang_timeout_s`
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
 
 class Lifeline:
-    """Ends this process when the supervisor is gone, and tells the supervisor once how the start went."""
+    """Ends this process when the supervisor is gone, and tells the supervisor how it goes: one JSON line a message."""
 
     def __init__(self, lifeline_fd: int, ready_fd: int) -> None:
         self._lifeline_fd = lifeline_fd
         self._ready_fd = ready_fd
+        os.set_blocking(ready_fd, False)
 
     def watch(self) -> None:
-        """From now on the process exits at once when the supervisor's end closes, whatever else it is doing."""
+        """From now on the process ends at once when the supervisor does, whatever else it is doing.
+
+        Linux kills it even if it is stopped, or inside a call that keeps the interpreter; else the pipe has to tell.
+        """
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         threading.Thread(target=self._wait_for_the_end, name="lifeline", daemon=True).start()
 
     def announce(self, facts: Mapping[str, str]) -> None:
-        """Say that this role serves; `facts` are shown to the user, one a line. Called once."""
+        """Say that this role serves; `facts` are shown to the user, one a line. Called once; beats must follow."""
         self._send({"ready": dict(facts)})
 
     def refuse(self, error: ConfigError) -> None:
         """Say that this role cannot serve as configured. Called once, instead of `announce`."""
         self._send({"refused": error.message})
 
-    def _send(self, message: dict[str, object]) -> None:
-        with os.fdopen(self._ready_fd, "w") as pipe:
-            pipe.write(json.dumps(message) + "\n")
+    def beat(self) -> None:
+        """Say that this role is well. Never waits and never fails."""
+        self._send({"beat": None})
+
+    async def keep_beating(self, hang_timeout_s: float) -> None:
+        """Beat for ever, as long as the event loop turns."""
+        while True:
+            self.beat()
+            await asyncio.sleep(hang_timeout_s / BEATS_PER_TIMEOUT)
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        with suppress(BlockingIOError, BrokenPipeError):  # a supervisor that stands still has enough to read
+            os.write(self._ready_fd, f"{json.dumps(message)}\n".encode())
 
     def _wait_for_the_end(self) -> None:
         os.read(self._lifeline_fd, 1)  # nobody writes: it returns when the supervisor has closed or died

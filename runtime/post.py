@@ -4,23 +4,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .config import ServeConfig
-from .directory import executor_socket, scheduler_socket
+from .directory import life_socket, role_socket
 from .lifeline import Lifeline
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """The configuration, where the others are, and the role's tie to the supervisor."""
+    """The configuration, where it listens and finds the others, and its tie to the supervisor.
 
+    `epoch` grows from life to life, over all roles: of two lives the one with the greater epoch is the present one.
+    """
+
+    role: str
+    epoch: int
     config: ServeConfig
     directory: Path
-    epoch: int
     lifeline: Lifeline
 
     @property
+    def address(self) -> str:
+        """Where this life listens, and no other ever does."""
+        return f"unix:{life_socket(self.directory, self.role, self.epoch)}"
+
+    @property
     def executor_address(self) -> str:
-        return f"unix:{executor_socket(self.directory, self.epoch)}"
+        """Of the present executor, whichever life that is."""
+        return f"unix:{role_socket(self.directory, 'executor')}"
 
     @property
     def scheduler_address(self) -> str:
-        return f"unix:{scheduler_socket(self.directory)}"
+        """Of the present scheduler, whichever life that is."""
+        return f"unix:{role_socket(self.directory, 'scheduler')}"

@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = resolve({}, {}, args.config).config
         log_to_stderr(config.log_format, config.log_level, args.role)
-        ROLES[args.role](Post(config, args.config.parent, args.epoch, lifeline))
+        ROLES[args.role](Post(args.role, args.epoch, config, args.config.parent, lifeline))
     except ConfigError as error:
         lifeline.refuse(error)
         return 2

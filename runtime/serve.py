@@ -5,7 +5,6 @@ The only module that names concrete classes. What a role needs is imported by it
 
 import asyncio
 import signal
-import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -33,16 +32,17 @@ def run_executor(post: Post) -> None:
     from .executor.server import ExecutorServer
 
     engine = load_engine(post.config)
-    server = ExecutorServer(engine, post.executor_address)
+    server = ExecutorServer(engine, post.address, step_limit_s=post.config.hang_timeout_s, beat=post.lifeline.beat)
     server.start()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    signal.signal(signal.SIGTERM, lambda number, frame: server.interrupt())
     description = engine.describe()
     device = f"{description.num_device_blocks} blocks of {description.block_size} tokens"
     pool = f"{device}, and {description.num_host_blocks} in the host pool"
     post.lifeline.announce({"engine": description.kind, "pool": pool})
-    stop.wait()
-    server.stop(STOP_GRACE_S)
+    try:
+        server.wait()
+    finally:
+        server.stop(STOP_GRACE_S)
 
 
 def load_engine(config: ServeConfig) -> "Engine":
@@ -105,12 +105,13 @@ async def _run_scheduler(post: Post) -> None:
     loop = StepLoop(scheduler, service.publish, work, time.monotonic, make_overlap(config.scheduler.overlap))
     server = grpc.aio.server(options=CHANNEL_OPTIONS)
     add_SchedulerServicer_to_server(service, server)
-    server.add_insecure_port(post.scheduler_address)
+    server.add_insecure_port(post.address)
     await server.start()
     post.lifeline.announce({})
     try:
         with kept_out_of_steps():
-            await until_told_to_stop(step_with_each(scheduler, loop, session, sessions.next, time.monotonic))
+            stepping = step_with_each(scheduler, loop, session, sessions.next, time.monotonic)
+            await until_told_to_stop(stepping, post)
     finally:
         await server.stop(STOP_GRACE_S)
 
@@ -165,16 +166,20 @@ async def _run_gateway(post: Post) -> None:
             "grpc": f"{host}:{gateway.grpc_port}",
         }
     )
-    await until_told_to_stop(asyncio.Event().wait())
+    await until_told_to_stop(asyncio.Event().wait(), post)
     await gateway.stop(config.drain_timeout_s)
 
 
-async def until_told_to_stop(work: Coroutine[None, None, object]) -> None:
-    """Do `work` until SIGTERM. Raises what it raises."""
+async def until_told_to_stop(work: Coroutine[None, None, object], post: Post) -> None:
+    """Do `work`, and let the supervisor hear that the event loop turns, until SIGTERM. Raises what it raises."""
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    with suppress(asyncio.CancelledError):
-        await task
+    beating = asyncio.create_task(post.lifeline.keep_beating(post.config.hang_timeout_s))
+    try:
+        with suppress(asyncio.CancelledError):
+            await task
+    finally:
+        beating.cancel()
 
 
 ROLES: dict[str, Callable[[Post], None]] = {

@@ -1,116 +1,126 @@
-"""`jetway serve`: starts executor, scheduler and gateway as processes, and ends with them. Imports no grpc.
-
-A role that dies takes the others with it: nothing is restarted.
-"""
+"""`jetway serve`: starts executor, scheduler and gateway as processes, and keeps them alive. Imports no grpc."""
 
 import asyncio
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 
-from .child import Child
-from .config import ServeConfig
 from .directory import config_file, runtime_directory
-from .errors import ConfigError, Unavailable
+from .errors import ConfigError, JetwayError, Unavailable
+from .launcher import ROLES, Launcher, RoleCommand
 from .layers import Resolved
+from .lives import Lives
 from .logs import Console
 from .stop_signals import StopSignals
 
-ROLES = ("executor", "scheduler", "gateway")  # started in this order, stopped in the reverse
-LAST_WORDS_S = 2.0  # what the gateway gets when another role is lost
+LAST_WORDS_S = 2.0  # what the gateway gets when another role is lost for good
 GRACE_S = 5.0  # what a role gets to end, after its draining
-EPOCH = 1  # nothing is restarted, so the executor has one life
-
-RoleCommand = Callable[[str], list[str]]  # role to command line
-
-
-def role_command(config: ServeConfig) -> RoleCommand:
-    """The commands of this installation; the executor may run in another environment."""
-    pythons = dict.fromkeys(ROLES, sys.executable) | {"executor": config.executor.python or sys.executable}
-    return lambda role: [pythons[role], "-m", "jetway.runtime.role", role]
 
 
 class Supervisor:
-    """Owns the three processes and their runtime directory."""
+    """Owns the processes and their runtime directory."""
 
     def __init__(self, resolved: Resolved, command: RoleCommand, console: Console) -> None:
         self._resolved = resolved
         self._config = resolved.config
         self._command = command
         self._console = console
-        self._children: list[Child] = []
+        self._roles: list[Lives] = []  # those that were started, in order
 
     async def run(self) -> int:
-        """Serve until a signal or a loss. Returns the exit status: 0 after a clean stop. Raises ConfigError."""
+        """Serve until a signal or a loss for good. Returns the exit status: 0 after a clean stop. Raises ConfigError."""
         signals = StopSignals()
         with runtime_directory() as directory, _lifeline() as lifeline_fd:
             config_file(directory).write_text(self._resolved.to_yaml(), encoding="utf-8")
+            launcher = Launcher(self._command, directory, lifeline_fd, self._console)
             try:
-                await signals.until_next(self._serve(directory, lifeline_fd))  # ends with a signal or an error only
-                return 0 if await signals.until_next(self._drain()) else 1
+                if await signals.until_next(self._start_all(launcher)):
+                    return await self._serve(signals)
+                return await self._drain(signals)
             except Unavailable as error:
                 self._console.say(error.message)
                 await self._let_clients_know()
                 return 1
             finally:
-                for child in self._children:
-                    await child.kill()
+                for role in self._roles:
+                    await role.end()
 
-    async def _serve(self, directory: Path, lifeline_fd: int) -> None:
-        """Start the roles and wait. Raises Unavailable when one is lost, ConfigError when one refuses."""
-        try:
-            async with asyncio.TaskGroup() as watchers:
-                await self._start_all(directory, lifeline_fd, watchers)
-        except ExceptionGroup as group:
-            ours, others = group.split((ConfigError, Unavailable))
-            if others or not ours:
-                raise
-            raise min(ours.exceptions, key=lambda error: isinstance(error, Unavailable)) from None  # a refusal first
+    async def _start_all(self, launcher: Launcher) -> None:
+        """Start the roles. Raises ConfigError when one refuses.
 
-    async def _start_all(self, directory: Path, lifeline_fd: int, watchers: asyncio.TaskGroup) -> None:
+        Raises Unavailable when one is lost before all are ready, for then something is wrong from the start.
+        """
         started_s = time.monotonic()
-        limit_s = self._config.start_timeout_s
         try:
-            async with asyncio.timeout(limit_s):
-                for role in ROLES:
-                    await self._start(role, directory, lifeline_fd, watchers)
-        except TimeoutError:
-            raise Unavailable(f"not ready within start_timeout_s, which is {limit_s:g}") from None
+            async with asyncio.TaskGroup() as group:
+                guards = []
+                for name in ROLES:
+                    role = Lives(name, launcher, self._config, self._console)
+                    self._roles.append(role)
+                    await role.start()
+                    guards.append(group.create_task(role.lost()))
+                for guard in guards:
+                    guard.cancel()
+        except ExceptionGroup as group_error:
+            raise _first(group_error) from None
         self._console.say(f"ready in {time.monotonic() - started_s:.1f} s; Ctrl-C stops")
 
-    async def _start(self, role: str, directory: Path, lifeline_fd: int, watchers: asyncio.TaskGroup) -> None:
-        """Start one role, let its end be the end of `watchers`, and wait until it serves."""
-        started_s = time.monotonic()
-        argv = [*self._command(role), "--config", str(config_file(directory)), "--epoch", str(EPOCH)]
-        child = await Child.start(role, argv, lifeline_fd, partial(self._console.relay, role))
-        self._children.append(child)
-        watchers.create_task(child.ended())
-        facts = await child.ready()
-        self._console.say(f"{role} ready in {time.monotonic() - started_s:.1f} s")
-        for name, value in facts.items():
-            self._console.say(f"  {name:8} {value}")
+    async def _serve(self, signals: StopSignals) -> int:
+        """Keep the roles alive until a signal, and while they drain. Raises Unavailable when one is lost for good."""
+        keeping = asyncio.create_task(self._keep_all())
+        try:
+            await signals.until_next(_shielded(keeping))
+            return await self._drain(signals)
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})
 
-    async def _drain(self) -> None:
-        """Stop the gateway first, so that its streams can end. Raises Unavailable when a role did not stop cleanly."""
+    async def _keep_all(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for role in self._roles:
+                    group.create_task(role.keep())
+        except ExceptionGroup as group_error:
+            raise _first(group_error) from None
+
+    async def _drain(self, signals: StopSignals) -> int:
+        """Stop the roles; a signal ends the waiting. Raises Unavailable when one did not stop cleanly."""
         self._console.say("stopping: open requests may end; a second signal stops at once")
+        return 0 if await signals.until_next(self._stop_all()) else 1
+
+    async def _stop_all(self) -> None:
+        """The gateway first, so that its streams can end."""
         problems = []
-        for child in reversed(self._children):
-            drain_s = self._config.drain_timeout_s if child.role == "gateway" else 0.0
-            problems.append(await child.stop(drain_s + GRACE_S))
+        for role in reversed(self._roles):
+            drain_s = self._config.drain_timeout_s if role.name == "gateway" else 0.0
+            problems.append(await role.stop(drain_s + GRACE_S))
         if any(problems):
             raise Unavailable("; ".join(problem for problem in problems if problem))
 
     async def _let_clients_know(self) -> None:
-        """A role is lost: with the others gone too, the gateway ends its clients' calls as Unavailable."""
-        for child in self._children:
-            if child.role != "gateway":
-                await child.kill()
-        for child in self._children:
-            await child.stop(LAST_WORDS_S)
+        """With the others gone too, the gateway ends its clients' calls as Unavailable."""
+        gateways = [role for role in self._roles if role.name == "gateway"]
+        for role in self._roles:
+            if role not in gateways:
+                await role.end()
+        for role in gateways:
+            await role.stop(LAST_WORDS_S)
+
+
+def _first(group: "ExceptionGroup[Exception]") -> JetwayError:
+    """The error that explains the others: a refusal, if there is one. Raises the group when it holds a fault of ours."""
+    ours, others = group.split((ConfigError, Unavailable))
+    if others is not None or ours is None:
+        raise group
+    first = min(ours.exceptions, key=lambda error: isinstance(error, Unavailable))
+    assert isinstance(first, JetwayError)
+    return first
+
+
+async def _shielded(task: "asyncio.Task[None]") -> None:
+    """The task's end; a cancellation does not reach it."""
+    await asyncio.shield(task)
 
 
 @contextmanager

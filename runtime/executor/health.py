@@ -2,12 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckResponse
+
+from jetway.runtime.lifeline import BEATS_PER_TIMEOUT
 
 SERVICES = ("", "jetway.v1.Executor")  # both names mean the executor; "" is what most clients ask for
 
@@ -15,11 +17,13 @@ SERVICES = ("", "jetway.v1.Executor")  # both names mean the executor; "" is wha
 class StepHealth:
     """SERVING, but NOT_SERVING while a step has been running for longer than `step_limit_s`.
 
-    Watches from a thread of its own, from `start` to `stop`.
+    Watches from a thread of its own, from `start` to `stop`. At each look it calls `beat`, unless the step of the last
+    look is still running: whoever listens hears nothing for as long as a step takes.
     """
 
-    def __init__(self, step_limit_s: float) -> None:
+    def __init__(self, step_limit_s: float, beat: Callable[[], None]) -> None:
         self._step_limit_s = step_limit_s
+        self._beat = beat
         self._servicer = health.HealthServicer()
         self._publish(stuck=False)
         self._step_since: float | None = None
@@ -48,8 +52,12 @@ class StepHealth:
 
     def _watch(self) -> None:
         was_stuck = False
-        while not self._stopping.wait(self._step_limit_s / 4):
+        last_since = None
+        while not self._stopping.wait(self._step_limit_s / BEATS_PER_TIMEOUT):
             since = self._step_since
+            if since is None or since != last_since:
+                self._beat()
+            last_since = since
             stuck = since is not None and time.monotonic() - since > self._step_limit_s
             if stuck != was_stuck:
                 self._publish(stuck=stuck)

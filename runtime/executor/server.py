@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -11,7 +11,7 @@ import grpc
 
 from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.runtime.wire import CHANNEL_OPTIONS, description_to_proto
-from jetway.scheduler.plan import DeviceBlock, Slot, Start, StepPlan
+from jetway.scheduler.plan import DeviceBlock, Slot, Start, StepPlan, StepResult
 from jetway.scheduler.request import SamplingParams, SequenceId
 from jetway.v1 import common_pb2, executor_pb2, executor_pb2_grpc
 
@@ -47,13 +47,16 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
     """Describe and Run over one engine.
 
     A session has two threads: gRPC's sends results, ours runs plans. So a newer session ends it at once, whether it
-    waits for a plan or for the device.
+    waits for a plan or for the device. `failed` is called after the session's end when a step has failed: the
+    device is then in an unknown state.
     """
 
-    def __init__(self, engine: Engine, health: StepHealth) -> None:
+    def __init__(self, engine: Engine, health: StepHealth, failed: Callable[[EngineFailed], None]) -> None:
         self._engine = engine
         self._health = health
+        self._failed = failed
         self._device = threading.Lock()  # held while a step runs
+        self._failure: EngineFailed | None = None
         self._opening = threading.Lock()  # guards `_session`, the only one that may run plans
         self._session = _Session(epoch=-1)
 
@@ -94,7 +97,9 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
         except PlanError as error:
             end = _End(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except EngineFailed as error:
-            end = _End(grpc.StatusCode.INTERNAL, error.message)
+            session.results.put(_End(grpc.StatusCode.INTERNAL, error.message))
+            self._failed(error)
+            return
         except grpc.RpcError:  # the client is gone, or the call has ended
             end = _End(grpc.StatusCode.CANCELLED)
         except Exception as error:
@@ -111,10 +116,20 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
             with self._device:
                 if session is not self._session:
                     break
-                with self._health.step():
-                    result = slots.run(plan)
+                result = self._step(slots, plan)
             session.results.put(result_to_proto(result))
         return _End(grpc.StatusCode.OK)
+
+    def _step(self, slots: Slots, plan: StepPlan) -> StepResult:
+        """Run one plan, with the device held. After a failure none is run any more."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            with self._health.step():
+                return slots.run(plan)
+        except EngineFailed as error:
+            self._failure = error
+            raise
 
 
 def _decode(message: executor_pb2.StepPlan) -> StepPlan:
@@ -125,12 +140,18 @@ def _decode(message: executor_pb2.StepPlan) -> StepPlan:
 
 
 class ExecutorServer:
-    """Serves one engine at `address` ("unix:/path" or "host:port"), with health that follows its steps."""
+    """Serves one engine at `address` ("unix:/path" or "host:port"), with health that follows its steps.
 
-    def __init__(self, engine: Engine, address: str, *, step_limit_s: float = 30.0) -> None:
+    Calls `beat` as long as they end: see StepHealth.
+    """
+
+    def __init__(
+        self, engine: Engine, address: str, *, step_limit_s: float = 30.0, beat: Callable[[], None] = lambda: None
+    ) -> None:
         self._engine = engine
         self._address = address
-        self._health = StepHealth(step_limit_s)
+        self._health = StepHealth(step_limit_s, beat)
+        self._ends: SimpleQueue[EngineFailed | None] = SimpleQueue()
         options = [*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)]
         self._server = grpc.server(ThreadPoolExecutor(NUM_CALL_THREADS, "grpc"), options=options)
         self.port = 0
@@ -142,13 +163,19 @@ class ExecutorServer:
             self.port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
             raise ConfigError(f"the executor cannot listen at {self._address}: {error}") from error
-        executor_pb2_grpc.add_ExecutorServicer_to_server(ExecutorService(self._engine, self._health), self._server)
+        service = ExecutorService(self._engine, self._health, self._ends.put)
+        executor_pb2_grpc.add_ExecutorServicer_to_server(service, self._server)
         self._health.start(self._server)
         self._server.start()
 
     def wait(self) -> None:
-        """Until stopped."""
-        self._server.wait_for_termination()
+        """Until `interrupt`. Raises EngineFailed when a step has failed: the device is then in an unknown state."""
+        if (error := self._ends.get()) is not None:
+            raise error
+
+    def interrupt(self) -> None:
+        """End the wait; may be called by a signal's handler."""
+        self._ends.put(None)
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Refuse new calls, give open ones `grace_s`, and return when all have ended."""

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from jetway.runtime.directory import executor_socket, runtime_directory
+from jetway.runtime.directory import enter, leave, life_socket, role_socket, runtime_directory
 from jetway.runtime.errors import ConfigError
 
 
@@ -10,7 +10,7 @@ def test_directory_is_private_and_removed(tmp_path: Path) -> None:
     with runtime_directory([str(tmp_path)]) as directory:
         assert directory.parent == tmp_path
         assert directory.stat().st_mode & 0o777 == 0o700
-        executor_socket(directory, 1).touch()
+        life_socket(directory, "executor", 1).touch()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -47,5 +47,11 @@ def test_what_is_not_surely_ours_and_dead_is_kept(tmp_path: Path) -> None:
     assert (elsewhere / "lock").exists()
 
 
-def test_each_life_of_the_executor_has_its_own_socket() -> None:
-    assert executor_socket(Path("run"), 1) != executor_socket(Path("run"), 2)
+def test_the_others_find_the_present_life(tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        life_socket(tmp_path, "executor", epoch).write_text(f"life {epoch}")
+        enter(tmp_path, "executor", epoch)
+        assert role_socket(tmp_path, "executor").read_text() == f"life {epoch}"
+    leave(tmp_path, "executor", 2)
+    assert list(tmp_path.iterdir()) == [life_socket(tmp_path, "executor", 1)]
+    leave(tmp_path, "executor", 2)

@@ -1,7 +1,6 @@
 """`jetway serve` whole: four processes around a simulated engine, with clients at the edge."""
 
 import json
-import os
 import signal
 import socket
 import sys
@@ -21,7 +20,7 @@ from jetway.runtime.errors import ConfigError
 from jetway.runtime.serve import load_engine, make_scheduler
 from jetway.v1.inference_pb2 import GenerateRequest
 from jetway.v1.inference_pb2_grpc import InferenceStub
-from tests.support.processes import Running, is_alive
+from tests.support.processes import Running
 from tests.support.scheduling import make_engine
 from tests.support.tokenizers import byte_level, write_engine
 
@@ -48,7 +47,7 @@ def serving(engine_dir: Path, *arguments: str | Path, **settings: str) -> Iterat
 
 
 def openai_client(running: Running) -> openai.OpenAI:
-    (url,) = running.facts("openai")
+    url = running.facts("openai")[-1]
     return openai.OpenAI(base_url=url, api_key="none", max_retries=0)
 
 
@@ -109,16 +108,44 @@ def test_in_json_every_line_is_an_object(engine_dir: Path) -> None:
     assert "secret" not in err
 
 
-def test_a_killed_executor_ends_all_of_it(engine_dir: Path) -> None:
-    with serving(engine_dir) as running:
+def process_of(running: Running, role: str) -> psutil.Process:
+    (process,) = [child for child in psutil.Process(running.pid).children() if role in child.cmdline()]
+    return process
+
+
+@pytest.mark.parametrize("role", ["executor", "scheduler"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_stream_outlives_what_computes_it(engine_dir: Path, role: str, number: int) -> None:
+    """Killed, or hung: it is replaced, and the stream goes on as if nothing had been."""
+    with serving(engine_dir, hang_timeout_s="1", simulated_step_s="0.005") as running:
         running.wait_for(READY)
-        children = psutil.Process(running.pid).children()
-        (executor,) = [child for child in children if "executor" in child.cmdline()]
-        os.kill(executor.pid, signal.SIGKILL)
-        status, out, _ = running.end()
-    assert status == 1
-    assert "the executor was killed by SIGKILL" in out
-    assert not any(is_alive(child.pid) for child in children)
+        process = process_of(running, role)
+        with openai_client(running) as client:
+            (model,) = client.models.list().data
+            stream = client.completions.create(model=model.id, prompt="hi", max_tokens=200, temperature=0, stream=True)
+            texts = [next(stream).choices[0].text]
+            process.send_signal(number)
+            texts += [chunk.choices[0].text for chunk in stream]
+            assert not process.is_running()
+            undisturbed = client.completions.create(model=model.id, prompt="hi", max_tokens=200, temperature=0)
+        assert "".join(texts) == undisturbed.choices[0].text
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_gateway_is_replaced(engine_dir: Path, number: int) -> None:
+    with serving(engine_dir, hang_timeout_s="1") as running:
+        running.wait_for(READY)
+        process_of(running, "gateway").send_signal(number)
+        running.wait_for("  grpc ", times=2)
+        with openai_client(running) as client:
+            (model,) = client.models.list().data
+            answer = client.completions.create(model=model.id, prompt="hi", max_tokens=5)
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 5
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 0
 
 
 @pytest.mark.parametrize(

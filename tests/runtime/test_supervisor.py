@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jetway.runtime.config import ExecutorConfig, ServeConfig
-from jetway.runtime.supervisor import role_command
+from jetway.runtime.launcher import role_command
 from tests.support.processes import Running, is_alive, through_shell
 
 SUPERVISE = Path(__file__).resolve().parent.parent / "support" / "supervise.py"
@@ -52,25 +53,89 @@ def test_runtime_directory_is_private_and_holds_the_configuration(tmp_path: Path
         assert "port: 0  # environment JETWAY_PORT" in (directory / "serve.yaml").read_text()
 
 
-def test_a_lost_role_takes_the_others_with_it(tmp_path: Path) -> None:
-    with supervised(tmp_path, "executor=lost") as running:
+ROLES = ["executor", "scheduler", "gateway"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=ROLES)
+def test_a_killed_role_is_replaced_and_the_others_stay(tmp_path: Path, number: int) -> None:
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        first = pids(running)
+        os.kill(first[number], signal.SIGKILL)
+        running.wait_for(f"the {ROLES[number]} was killed by SIGKILL")
+        running.wait_for("  config", times=4)
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 0
+    *kept, replacement = pids(running)
+    assert kept == first
+    assert replacement not in first
+    assert not any(is_alive(pid) for pid in pids(running))
+
+
+def test_a_lost_role_is_named_with_its_last_words(tmp_path: Path) -> None:
+    with supervised(tmp_path) as running:
         running.wait_for(READY)
         (directory,) = tmp_path.iterdir()
-        (directory / "lost").touch()
+        (directory / "scheduler").touch()
+        running.wait_for("the scheduler exited with status 7; it last said:\n    starting\n    something broke\n")
+
+
+def test_each_life_has_its_own_socket_and_nothing_answers_for_the_dead(tmp_path: Path) -> None:
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        (directory,) = tmp_path.iterdir()
+        link = directory / "scheduler.sock"
+        assert (link.readlink(), link.exists()) == (Path("scheduler-2.sock"), True)
+        os.kill(pids(running)[1], signal.SIGKILL)
+        running.wait_for("  config", times=4)
+        assert (link.readlink(), link.exists()) == (Path("scheduler-4.sock"), True)
+        assert not (directory / "scheduler-2.sock").exists()
+
+
+@pytest.mark.parametrize("behaviour", ["hang", "serve"])
+def test_a_role_that_hangs_is_replaced(tmp_path: Path, behaviour: str) -> None:
+    """It beats no more, or is stopped as a whole."""
+    with supervised(tmp_path, f"executor={behaviour}", hang_timeout_s="0.5") as running:
+        running.wait_for(READY)
+        (directory,) = tmp_path.iterdir()
+        if behaviour == "hang":
+            (directory / "hang").touch()
+        else:
+            os.kill(pids(running)[0], signal.SIGSTOP)
+        running.wait_for("the executor made no progress for 0.5 s and was killed; it last said:\n    starting\n")
+        (directory / "hang").unlink(missing_ok=True)
+        running.wait_for("  pid", times=4)
+        assert not is_alive(pids(running)[0])
+
+
+def test_a_role_that_cannot_be_started_again_ends_all_of_it(tmp_path: Path) -> None:
+    with supervised(tmp_path, "executor=once", max_failed_starts="2") as running:
+        running.wait_for(READY)
+        os.kill(pids(running)[0], signal.SIGKILL)
         status, out, _ = running.end()
     assert status == 1
-    assert out.endswith("the executor exited with status 7; it last said:\n    starting\n    something broke\n")
+    last_words = "the executor exited with status 3; it last said:\n    starting\n"
+    assert out.endswith(f"{last_words}the executor failed to start 2 times in a row; {last_words}")
     assert not any(is_alive(pid) for pid in pids(running))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_role_is_named_with_its_signal(tmp_path: Path) -> None:
-    with supervised(tmp_path) as running:
+def test_a_role_lost_while_the_gateway_drains_is_replaced(tmp_path: Path) -> None:
+    with supervised(tmp_path, "gateway=stubborn", drain_timeout_s="3600") as running:
         running.wait_for(READY)
-        os.kill(pids(running)[1], signal.SIGKILL)
+        running.send_signal(signal.SIGTERM)
+        running.wait_for("stopping")
+        os.kill(pids(running)[0], signal.SIGKILL)
+        running.wait_for("executor ready", times=2)
+
+
+def test_a_role_lost_while_the_others_start_ends_all_of_it(tmp_path: Path) -> None:
+    with supervised(tmp_path, "scheduler=mute") as running:
+        running.wait_for("pid")
+        os.kill(pids(running)[0], signal.SIGKILL)
         status, out, _ = running.end()
     assert status == 1
-    assert "the scheduler was killed by SIGKILL" in out
+    assert "the executor was killed by SIGKILL" in out
 
 
 def test_a_role_that_crashes_at_start(tmp_path: Path) -> None:
@@ -90,7 +155,7 @@ def test_a_role_that_refuses_its_configuration(tmp_path: Path) -> None:
 def test_a_start_that_takes_too_long(tmp_path: Path) -> None:
     with supervised(tmp_path, "executor=mute", start_timeout_s="0.2") as running:
         status, out, _ = running.end()
-    assert (status, out) == (1, "not ready within start_timeout_s, which is 0.2\n")
+    assert (status, out) == (1, "the executor was not ready within start_timeout_s, which is 0.2\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -169,12 +234,19 @@ def test_what_a_killed_supervisor_left_is_swept_at_the_next_start(tmp_path: Path
             assert set(tmp_path.iterdir()) == {kept, Path(following.facts("config")[0]).parent}
 
 
-def test_no_role_outlives_a_killed_supervisor(tmp_path: Path) -> None:
-    with supervised(tmp_path, "gateway=stubborn") as running:
-        running.wait_for(READY)
+@pytest.mark.parametrize("behaviour", ["stubborn", "mute", "deaf"])
+@pytest.mark.parametrize("number", [signal.SIGCONT, signal.SIGSTOP])
+def test_no_role_outlives_a_killed_supervisor(tmp_path: Path, behaviour: str, number: int) -> None:
+    """Whether it serves or still loads, and even if it is stopped."""
+    with supervised(tmp_path, f"gateway={behaviour}") as running:
+        while not list(tmp_path.glob("*/gateway-watches")):  # bounded by the test's timeout
+            time.sleep(0.005)
+        roles = psutil.Process(running.pid).children()
+        assert len(roles) == 3
+        for role in roles:
+            role.send_signal(number)
         running.send_signal(signal.SIGKILL)
-        assert len(pids(running)) == 3
-        while any(is_alive(pid) for pid in pids(running)):  # bounded by the test's timeout
+        while any(is_alive(role.pid) for role in roles):
             time.sleep(0.005)
 
 

@@ -47,11 +47,11 @@ class Running:
     def pid(self) -> int:
         return self._process.pid
 
-    def wait_for(self, text: str) -> None:
-        """Read on until the output holds `text`."""
-        while text not in self.out:
+    def wait_for(self, text: str, *, times: int = 1) -> None:
+        """Read on until the output holds `text` so often."""
+        while self.out.count(text) < times:
             line = self._out.readline()
-            assert line, f"{text!r} never came; {self.end()}"
+            assert line, f"{text!r} did not come {times} times; {self.end()}"
             self.out += line
 
     def facts(self, name: str) -> list[str]:

@@ -1,10 +1,14 @@
 """A role without work, run as a program by the supervisor's tests: `role.py ROLE BEHAVIOUR` and the supervisor's flags.
 
+A role that has announced itself beats, and ends with status 7 once a file of its own name lies beside the configuration.
+
 serve      announce, wait for SIGTERM, exit 0
-lost       announce, then exit 7 once the file `lost` lies beside the configuration
+hang       announce, and beat no more once the file `hang` lies beside the configuration
 crash      exit 3 before it is ready
+once       the first life serves, and all others crash
 refuse     refuse the configuration
 mute       never announce anything
+deaf       the same, inside one call that lets no other thread run
 stubborn   announce, ignore SIGTERM
 chatty     write far more than a pipe holds, then announce and let the file `said` appear beside the configuration
 """
@@ -16,8 +20,11 @@ import sys
 import time
 from pathlib import Path
 
+from jetway.runtime.directory import life_socket
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.lifeline import Lifeline
+
+NUM_ROLES = 3
 
 
 def main() -> int:
@@ -32,20 +39,28 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN if args.behaviour == "stubborn" else _stop)
     lifeline = Lifeline(args.lifeline_fd, args.ready_fd)
     lifeline.watch()
+    args.config.with_name(f"{args.role}-watches").touch()
     print("starting", file=sys.stderr)
-    if args.behaviour == "crash":
+    if args.behaviour == "crash" or (args.behaviour == "once" and args.epoch > NUM_ROLES):
         return 3
     if args.behaviour == "refuse":
         lifeline.refuse(ConfigError("threads must be even"))
         return 2
+    if args.behaviour == "deaf":
+        sum(range(10**15))
     if args.behaviour == "chatty":
         print("x" * 100 * 10_000 + "\n" + ("x" * 99 + "\n") * 100_000, file=sys.stderr)
     if args.behaviour != "mute":
+        life_socket(args.config.parent, args.role, args.epoch).touch()
         lifeline.announce({"pid": str(os.getpid()), "config": str(args.config)})
     if args.behaviour == "chatty":
         args.config.with_name("said").touch()
-    while not (args.behaviour == "lost" and args.config.with_name("lost").exists()):
+    lost, hang = args.config.with_name(args.role), args.config.with_name("hang")
+    while not lost.exists():
+        if not (args.behaviour == "hang" and hang.exists()):
+            lifeline.beat()
         time.sleep(0.005)
+    lost.unlink()
     print("something broke", file=sys.stderr)
     return 7
 

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 from jetway.runtime.errors import ConfigError
+from jetway.runtime.launcher import ROLES
 from jetway.runtime.layers import resolve
 from jetway.runtime.logs import console
 from jetway.runtime.settings import Given
-from jetway.runtime.supervisor import ROLES, Supervisor
+from jetway.runtime.supervisor import Supervisor
 
 ROLE_PROGRAM = str(Path(__file__).with_name("role.py"))
 

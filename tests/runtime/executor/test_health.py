@@ -1,10 +1,15 @@
 """Health says whether steps come to an end, not whether the socket answers."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
+import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from jetway.runtime.executor.health import StepHealth
 from tests.runtime.executor.loopback import GatedEngine, first_plan, open_session, serving
 
 
@@ -26,3 +31,18 @@ def test_health_follows_the_progress_of_steps(tmp_path: Path, service: str) -> N
         assert session.receive().slots == [0]
         session.close()
         watch.cancel()
+
+
+def test_it_beats_unless_a_step_stays() -> None:
+    beats: SimpleQueue[None] = SimpleQueue()
+    health = StepHealth(0.008, lambda: beats.put(None))
+    health.start(grpc.server(ThreadPoolExecutor(1)))
+    beats.get()
+    with health.step():
+        num_before = beats.qsize()
+        for _ in range(5):
+            time.sleep(0.01)  # five looks each
+        assert beats.qsize() - num_before <= 2  # one under way as the step began, and the first that saw it
+    while beats.qsize() < num_before + 5:  # bounded by the test's timeout
+        time.sleep(0.001)
+    health.stop()

@@ -151,6 +151,28 @@ def test_a_step_that_fails_ends_the_session_with_the_engines_words(tmp_path: Pat
         assert session.end() == (grpc.StatusCode.INTERNAL, "the device is gone")
 
 
+def test_after_a_failed_step_none_is_run_and_the_server_ends(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/executor.sock"
+    server = ExecutorServer(FailingEngine(EngineFailed("the device is gone")), address)
+    server.start()
+    with grpc.insecure_channel(address) as channel:
+        for epoch in (1, 2):
+            session = open_session(channel, epoch)
+            session.send(first_plan())
+            assert session.end() == (grpc.StatusCode.INTERNAL, "the device is gone")
+    with pytest.raises(EngineFailed, match="the device is gone"):
+        server.wait()
+    server.stop()
+
+
+def test_an_interrupt_ends_the_wait() -> None:
+    server = ExecutorServer(make_simulated(), "127.0.0.1:0")
+    server.start()
+    server.interrupt()
+    server.wait()
+    server.stop()
+
+
 def test_a_fault_of_ours_is_logged_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with serving(FailingEngine(IndexError("out of range")), tmp_path) as channel:
         session = open_session(channel, 1)
@@ -192,7 +214,7 @@ def test_a_scheduler_that_stops_reading_is_cut_off() -> None:
         for step in range(2, 100):
             yield plan_to_proto(make_plan(step))
 
-    service = ExecutorService(make_simulated(), StepHealth(30.0))
+    service = ExecutorService(make_simulated(), StepHealth(30.0, lambda: None), lambda error: None)
     results = service.Run(plans(), cast(grpc.ServicerContext, FakeContext()))
     steps = [next(results).step]
     first_read.set()
