@@ -39,7 +39,7 @@ from scripts.setup import ENGINE, JETWAY
 from .loads import Clients, Load, Outcome, Rules, make_load
 from .peers import checkpoint
 from .plots import Series, distribution
-from .remote import Pools, executor
+from .remote import OpenVino, Pools, executor
 
 PEER = Path(__file__).resolve().parent / "peers" / "priority_vllm.py"
 PEER_CHECKPOINT = JETWAY / "models" / "smollm2-135m-instruct"
@@ -182,7 +182,7 @@ def main() -> None:
     args = parser.parse_args()
     print(f"load average before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores", flush=True)
     with ExitStack() as stack:
-        address, epochs = stack.enter_context(executor(ENGINE, POOLS)), count(1)
+        address, epochs = stack.enter_context(executor(OpenVino(ENGINE, POOLS))), count(1)
         strict, fcfs = Jetway(address, epochs, STRICT_RULES), Jetway(address, epochs, FCFS_RULES)
         policies: dict[str, Policy] = {STRICT: strict, FCFS: fcfs}
         if args.vllm:

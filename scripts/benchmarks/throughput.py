@@ -6,28 +6,24 @@ in another, as in production. Runs are interleaved, the first of a pair in turn;
 
 import argparse
 import asyncio
-import multiprocessing
 import runpy
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.synchronize import Event as ProcessEvent
 from pathlib import Path
 from statistics import median
 
-from jetway.runtime.config import SchedulerConfig
+from jetway.runtime.executor.base import Engine
 from jetway.runtime.executor.client import ExecutorClient
-from jetway.runtime.executor.openvino import OpenVinoEngine
-from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.executor.steps import Slots
 from jetway.runtime.loop import StepLoop
 from jetway.runtime.overlap import FixedOverlap
-from jetway.runtime.serve import make_scheduler
 from jetway.scheduler.events import Event, RequestFinished, TokenSampled
 from jetway.scheduler.plan import EngineDescription, StepResult
 from jetway.scheduler.request import Request, SamplingParams, SequenceId
 from jetway.scheduler.scheduler import Scheduler
+
+from .remote import OpenVino, Pools, executor, scheduler_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NUM_DEVICE_BLOCKS = 512
@@ -43,8 +39,10 @@ class Run:
     tokens: dict[SequenceId, list[int]]
 
 
-def load_engine(directory: Path) -> OpenVinoEngine:
-    return OpenVinoEngine.load(directory, kv_cache_memory=0, num_device_blocks=NUM_DEVICE_BLOCKS)
+@dataclass(frozen=True, slots=True)
+class Settings:
+    num_runs: int
+    overlap: int  # plans ahead of results, over gRPC
 
 
 def read_requests(workload: Path, num_requests: int | None) -> list[Request]:
@@ -56,13 +54,13 @@ def read_requests(workload: Path, num_requests: int | None) -> list[Request]:
 
 
 def scheduler_with(requests: Sequence[Request], description: EngineDescription) -> Scheduler:
-    scheduler = make_scheduler(SchedulerConfig(), description)
+    scheduler = scheduler_of(description)
     for request in requests:
         scheduler.add(request, time.monotonic())
     return scheduler
 
 
-def run_directly(engine: OpenVinoEngine, requests: Sequence[Request]) -> Run:
+def run_directly(engine: Engine, requests: Sequence[Request]) -> Run:
     scheduler, slots = scheduler_with(requests, engine.describe()), Slots(engine)
     tokens: dict[SequenceId, list[int]] = {}
     steps_s, start = 0.0, time.perf_counter()
@@ -85,7 +83,7 @@ class TimedClient(ExecutorClient):
         return result
 
 
-async def run_over_grpc(address: str, epoch: int, requests: Sequence[Request]) -> Run:
+async def run_over_grpc(address: str, epoch: int, requests: Sequence[Request], overlap: int) -> Run:
     client = await TimedClient.connect(address, epoch)
     scheduler = scheduler_with(requests, client.engine)
     tokens: dict[SequenceId, list[int]] = {}
@@ -97,7 +95,7 @@ async def run_over_grpc(address: str, epoch: int, requests: Sequence[Request]) -
         if not unfinished:
             done.set()
 
-    loop = StepLoop(scheduler, publish, asyncio.Event(), time.monotonic, FixedOverlap(0))
+    loop = StepLoop(scheduler, publish, asyncio.Event(), time.monotonic, FixedOverlap(overlap))
     start = time.perf_counter()
     stepping = asyncio.create_task(loop.run(client))
     await asyncio.wait([stepping, asyncio.create_task(done.wait())], return_when=asyncio.FIRST_COMPLETED)
@@ -117,23 +115,15 @@ def collect(events: Sequence[Event], tokens: dict[SequenceId, list[int]]) -> int
     return sum(isinstance(event, RequestFinished) for event in events)
 
 
-def serve_executor(directory: Path, address: str, ready: ProcessEvent) -> None:
-    server = ExecutorServer(load_engine(directory), address)
-    server.start()
-    ready.set()
-    server.wait()
-
-
-def compare(directory: Path, address: str, requests: Sequence[Request], num_runs: int) -> None:
-    engine = load_engine(directory)
+def compare(engine: Engine, address: str, requests: Sequence[Request], settings: Settings) -> None:
     run_directly(engine, requests[:4])
-    asyncio.run(run_over_grpc(address, 1, requests[:4]))
+    asyncio.run(run_over_grpc(address, 1, requests[:4], settings.overlap))
     direct: list[Run] = []
     remote: list[Run] = []
-    for number in range(num_runs):
+    for number in range(settings.num_runs):
         for over_grpc in (number % 2 == 1, number % 2 == 0):
             if over_grpc:
-                remote.append(asyncio.run(run_over_grpc(address, number + 2, requests)))
+                remote.append(asyncio.run(run_over_grpc(address, number + 2, requests, settings.overlap)))
             else:
                 direct.append(run_directly(engine, requests))
         if direct[-1].tokens != remote[-1].tokens:
@@ -165,21 +155,11 @@ def main() -> None:
     parser.add_argument("--workload", type=Path, default=ROOT.parent / "shared/peers/workload.py")
     parser.add_argument("--requests", type=int, help="only so many of the workload's requests")
     parser.add_argument("--runs", type=int, default=5, help="pairs of runs")
+    parser.add_argument("--overlap", type=int, default=0, choices=(0, 1), help="plans ahead of results, over gRPC")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        address = f"unix:{directory}/executor.sock"
-        spawn = multiprocessing.get_context("spawn")
-        ready = spawn.Event()
-        executor = spawn.Process(target=serve_executor, args=(args.engine, address, ready))
-        executor.start()
-        try:
-            while not ready.wait(timeout=1.0):
-                if not executor.is_alive():
-                    raise SystemExit("the executor process ended before it was ready")
-            compare(args.engine, address, read_requests(args.workload, args.requests), args.runs)
-        finally:
-            executor.terminate()
-            executor.join()
+    make_engine = OpenVino(args.engine, Pools(NUM_DEVICE_BLOCKS, 0))
+    with executor(make_engine) as address:
+        compare(make_engine(), address, read_requests(args.workload, args.requests), Settings(args.runs, args.overlap))
 
 
 if __name__ == "__main__":
