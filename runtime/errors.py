@@ -11,7 +11,8 @@
     ├── EngineFailed           the engine failed on this request
     ├── Cancelled              the client cancelled
     ├── Internal               a fault of ours
-    └── ConfigError            a wrong setting or engine directory: ends the process, never crosses an edge
+    ├── ConfigError            a wrong setting or engine directory: ends the process, never crosses an edge
+    └── Fenced                 a newer scheduler has the executor: ends the process, never crosses an edge
 
 Foreign exceptions are translated where they enter, never further in. docs/errors.md is made from this file.
 """
@@ -75,6 +76,10 @@ class Internal(JetwayError):
 
 class ConfigError(JetwayError):
     """A wrong setting or engine directory."""
+
+
+class Fenced(JetwayError):
+    """A newer scheduler has taken the executor over: this one has to end."""
 
 
 @dataclass(frozen=True, slots=True)

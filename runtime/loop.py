@@ -1,14 +1,16 @@
 """The step loop: plan -> execute -> commit."""
 
 import asyncio
-import contextlib
+from asyncio import FIRST_COMPLETED
+from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from jetway.scheduler.events import Event
 from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.scheduler.scheduler import Scheduler
 
+from .errors import JetwayError
 from .garbage import Garbage
 from .overlap import Overlap
 
@@ -19,6 +21,9 @@ class Executor(Protocol):
     async def send(self, plan: StepPlan) -> None: ...
 
     async def receive(self) -> StepResult: ...
+
+    async def ended(self) -> JetwayError:
+        """Why it is lost, once it is."""
 
 
 class StepLoop:
@@ -45,22 +50,23 @@ class StepLoop:
 
     async def run(self, executor: Executor) -> None:
         """Step for ever. Raises Unavailable when the executor is lost; live sequences then wait in the scheduler."""
-        num_in_flight = 0
+        sent: deque[StepPlan] = deque()  # without a result yet
+        ended = asyncio.ensure_future(executor.ended())
         try:
             while True:
                 began = self._clock()
                 plan = self._plan(began)
                 if plan is not None:
                     await executor.send(plan)
-                    num_in_flight += 1
+                    sent.append(plan)
                 self._garbage.pause()  # the executor computes, or there is nothing to do
-                if num_in_flight > (0 if plan is None else self._overlap.depth):
-                    await self._commit(executor, began)
-                    num_in_flight -= 1
-                elif plan is None:
-                    await self._wait()
+                if plan is None and not sent:
+                    await self._wait(ended)
+                while len(sent) > (0 if plan is None else self._overlap.depth):
+                    await self._commit(executor, sent, began)
         finally:
-            self._scheduler.executor_lost(self._clock())
+            ended.cancel()
+            self._scheduler.executor_lost(self._clock(), num_sent=len(sent))
 
     async def rest(self) -> None:
         """Without an executor, for ever: nothing is computed, but deadlines pass."""
@@ -74,18 +80,24 @@ class StepLoop:
         self._publish(self._scheduler.events())
         return plan
 
-    async def _commit(self, executor: Executor, began: float) -> None:
-        """Wait for the oldest result and take it."""
+    async def _commit(self, executor: Executor, sent: deque[StepPlan], began: float) -> None:
+        """Wait for the result of the oldest plan and take it."""
         result = await executor.receive()
-        now = self._clock()
-        self._scheduler.commit(result, now)
+        plan = sent.popleft()
+        self._scheduler.commit(result, self._clock())
         self._publish(self._scheduler.events())
-        self._overlap.observe(gap_s=self._clock() - began - result.elapsed_s, elapsed_s=result.elapsed_s)
+        if plan.row_slots:
+            self._overlap.observe(gap_s=self._clock() - began - result.elapsed_s, elapsed_s=result.elapsed_s)
 
-    async def _wait(self) -> None:
-        """Until the scheduler changes, or time brings it work."""
+    async def _wait(self, ended: asyncio.Future[JetwayError] | None = None) -> None:
+        """Until the scheduler changes, or time brings it work. Raises what the executor's session ended with."""
         wake_at = self._scheduler.wake_at()
         timeout_s = None if wake_at is None else max(0.0, wake_at - self._clock())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._work.wait()
+        changed = asyncio.ensure_future(self._work.wait())
+        either: list[asyncio.Future[Any]] = [changed] if ended is None else [changed, ended]
+        try:
+            await asyncio.wait(either, timeout=timeout_s, return_when=FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+        if ended is not None and ended.done():
+            raise ended.result()

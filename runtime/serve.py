@@ -88,20 +88,20 @@ async def _run_scheduler(post: Post) -> None:
 
     from jetway.v1.scheduler_pb2_grpc import add_SchedulerServicer_to_server
 
-    from .executor.client import Sessions
+    from .executor.client import Executors
+    from .executors import step_with_each
     from .garbage import kept_out_of_steps
     from .loop import StepLoop
     from .overlap import make_overlap
     from .service import SchedulerService
-    from .sessions import step_with_each
     from .wire import CHANNEL_OPTIONS
 
-    sessions = Sessions(post.executor_address, post.epoch)
-    session = await sessions.next()
+    executors = Executors(post.executor_address, post.epoch)
+    session = await executors.connect()
     config = post.config
     scheduler = make_scheduler(config.scheduler, session.engine, config.classes, config.tenants)
     work = asyncio.Event()
-    service = SchedulerService(scheduler, session.engine, work, time.monotonic)
+    service = SchedulerService(scheduler, work, time.monotonic)
     loop = StepLoop(scheduler, service.publish, work, time.monotonic, make_overlap(config.scheduler.overlap))
     server = grpc.aio.server(options=CHANNEL_OPTIONS)
     add_SchedulerServicer_to_server(service, server)
@@ -110,7 +110,7 @@ async def _run_scheduler(post: Post) -> None:
     post.lifeline.announce({})
     try:
         with kept_out_of_steps():
-            stepping = step_with_each(scheduler, loop, session, sessions.next, time.monotonic)
+            stepping = step_with_each(scheduler, loop, session, executors.connect, time.monotonic)
             await until_told_to_stop(stepping, post)
     finally:
         await server.stop(STOP_GRACE_S)

@@ -10,7 +10,6 @@ import grpc
 
 from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.events import Event, RequestFinished
-from jetway.scheduler.plan import EngineDescription
 from jetway.scheduler.request import InvalidRequest, Request, SequenceId
 from jetway.scheduler.scheduler import Scheduler
 from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
@@ -18,7 +17,7 @@ from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
 from .errors import InvalidArgument, Overloaded
 from .outbox import Outbox
 from .stats import stats_to_proto
-from .wire import description_to_proto, recovered_from_proto, sampling_from_proto
+from .wire import description_to_proto, sampling_from_proto
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +48,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     Sets `work` after every call that changes the scheduler; `clock` gives seconds. Runs on the step loop's thread.
     """
 
-    def __init__(
-        self, scheduler: Scheduler, engine: EngineDescription, work: asyncio.Event, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, work: asyncio.Event, clock: Callable[[], float]) -> None:
         self._scheduler = scheduler
-        self._engine = description_to_proto(engine)
         self._work = work
         self._clock = clock
         self._routes: dict[str, _Route] = {}
@@ -83,7 +79,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         session = self._sessions[self._num_sessions] = _Session(self._num_sessions)
         reader = asyncio.create_task(self._read(session, request_iterator))
         try:
-            yield scheduler_pb2.SessionFrame(engine=self._engine)
+            yield scheduler_pb2.SessionFrame(engine=description_to_proto(self._scheduler.engine))
             while (frame := await session.outbox.next_frame()) is not None:
                 yield frame
             if not reader.done():
@@ -100,7 +96,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         request: scheduler_pb2.StatsRequest,
         context: grpc.aio.ServicerContext[scheduler_pb2.StatsRequest, scheduler_pb2.StatsResponse],
     ) -> scheduler_pb2.StatsResponse:
-        return stats_to_proto(self._scheduler.stats(self._clock()), self._engine)
+        return stats_to_proto(self._scheduler.stats(self._clock()), self._scheduler.engine)
 
     async def _read(self, session: _Session, requests: AsyncIterator[scheduler_pb2.SessionRequest]) -> None:
         try:
@@ -137,9 +133,9 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 tenant=add.tenant,
                 priority=add.priority,
                 deadline_s=add.deadline_ms / 1000 if add.HasField("deadline_ms") else None,
-                recovered=recovered_from_proto(add.recovered) if add.HasField("recovered") else None,
             )
-            self._scheduler.add(request, self._clock())
+            generated = {each.sequence_index: each.tokens for each in add.generated}
+            self._scheduler.add(request, self._clock() - add.age_ms / 1000, generated or None)
         except InvalidRequest as error:
             session.outbox.refused(add.handle, InvalidArgument(str(error), param=error.param))
         except QueueFull as error:

@@ -2,8 +2,11 @@
 
 from dataclasses import asdict
 
+from jetway.scheduler.plan import EngineDescription
 from jetway.scheduler.stats import Stats
-from jetway.v1 import common_pb2, scheduler_pb2
+from jetway.v1 import scheduler_pb2
+
+from .wire import description_to_proto
 
 _COUNTS = (
     "num_losses",
@@ -22,9 +25,9 @@ _COUNTS = (
 )
 
 
-def stats_to_proto(stats: Stats, engine: common_pb2.EngineDescription) -> scheduler_pb2.StatsResponse:
+def stats_to_proto(stats: Stats, engine: EngineDescription) -> scheduler_pb2.StatsResponse:
     return scheduler_pb2.StatsResponse(
-        engine=engine,
+        engine=description_to_proto(engine),
         num_running=stats.num_running,
         num_waiting=stats.num_waiting,
         num_free_device_blocks=stats.num_free_device_blocks,

@@ -1,11 +1,11 @@
-"""What every service says: descriptions, sampling, logprobs, progress and errors, to messages and back.
+"""What every service says: descriptions, sampling, logprobs and errors, to messages and back.
 
 Translation only.
 """
 
 from jetway.scheduler.plan import EngineDescription, TokenLogprobs
-from jetway.scheduler.request import InvalidRequest, Recovered, SamplingParams
-from jetway.v1 import common_pb2, scheduler_pb2
+from jetway.scheduler.request import InvalidRequest, SamplingParams
+from jetway.v1 import common_pb2
 
 from .errors import BY_CODE, Internal, JetwayError, edge_of
 
@@ -18,6 +18,10 @@ CHANNEL_OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
+    # A role that was replaced is found soon.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
 _REPEATED = {"logit_bias_tokens", "logit_bias_values", "stop_token_ids"}
@@ -63,10 +67,6 @@ def sampling_from_proto(message: common_pb2.SamplingParams) -> SamplingParams:
         stop_token_ids=tuple(message.stop_token_ids),
         **present,
     )
-
-
-def recovered_from_proto(message: scheduler_pb2.Recovered) -> Recovered:
-    return Recovered({each.sequence_index: tuple(each.tokens) for each in message.generated}, message.age_ms / 1000)
 
 
 def logprobs_to_proto(logprobs: TokenLogprobs) -> common_pb2.TokenLogprobs:

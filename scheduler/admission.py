@@ -1,11 +1,13 @@
 """The way in: what can never run is refused by name, what may not queue now is told when to come back."""
 
+from collections.abc import Mapping
+from collections.abc import Sequence as Items
 from itertools import count
 
 from .class_queue import QueueFull
 from .demand import Demand
 from .ledger import Ledger
-from .limits import output_limit
+from .limits import check_generated, output_limit
 from .plan import EngineDescription
 from .queues import Queues
 from .request import InvalidRequest, Request
@@ -23,37 +25,45 @@ class Admission:
         self._demand = demand
         self._arrivals = count()
 
-    def admit(self, request: Request, engine: EngineDescription, now: float) -> None:
+    def admit(
+        self,
+        request: Request,
+        engine: EngineDescription,
+        arrival: float,
+        generated: Mapping[int, Items[int]] | None,
+    ) -> None:
         """Queue the request, or raise InvalidRequest (it could never run) or QueueFull (not now).
 
-        One that another scheduler had accepted, and lost, goes on from its tokens whatever is queued.
+        One that has `generated` before is exempt from queue limits and queue timeouts.
         """
         if self._ledger.of_request(request.id):
             raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
         max_output = output_limit(request, engine)
         service_class = self._queues.class_of(request)
-        expected_wait_s, age_s = None, 0.0
-        if request.recovered is None:
+        expected_wait_s = None
+        if generated is None:
             self._check_room(request, service_class.level)
             expected_wait_s = self._demand.wait_s(self._queues, service_class.level)
         else:
-            age_s = request.recovered.age_s
+            check_generated(generated, request, engine)
         sequences = [
             Sequence(
                 request=request,
                 id=id,
                 order=next(self._arrivals),
-                arrival=now - age_s,
+                arrival=arrival,
                 expected_wait_s=expected_wait_s,
                 max_output=max_output,
+                generated=() if generated is None else generated[id.index],
                 service_class=service_class,
             )
             for id in request.sequence_ids
+            if generated is None or id.index in generated
         ]
         self._ledger.open(request.id, sequences)
         for sequence in sequences:
             self._queues.add(sequence)
-            self._timers.watch(sequence, service_class)
+            self._timers.watch(sequence, service_class, times_out=generated is None)
 
     def delay(self, sequence: Sequence) -> None:
         """Let all that its tenant has waiting go first."""

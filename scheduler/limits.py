@@ -1,5 +1,6 @@
 """What a step and a sequence may hold, and who can never run."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -84,13 +85,18 @@ def output_limit(request: Request, engine: EngineDescription) -> int:
     _check_ids("prompt", request.prompt, engine)
     _check_ids("stop_token_ids", request.sampling.stop_token_ids, engine)
     _check_ids("logit_bias", [token for token, _ in request.sampling.logit_bias], engine)
-    for id in request.sequence_ids:
-        _check_ids("generated", request.generated(id.index), engine)
-    limit = _length_limit(request, engine)
-    longest = max(len(request.generated(id.index)) for id in request.sequence_ids)
-    if longest >= limit:
-        raise InvalidRequest("generated", f"{longest} tokens are generated already, of at most {limit}")
-    return limit
+    return _length_limit(request, engine)
+
+
+def check_generated(generated: Mapping[int, Items[int]], request: Request, engine: EngineDescription) -> None:
+    """Raise InvalidRequest unless the request's sequences can have generated these tokens, and can generate more."""
+    if not generated or not all(0 <= index < request.n for index in generated):
+        raise InvalidRequest("generated", f"generated must name some of {request.n} sequences")
+    limit = output_limit(request, engine)
+    for tokens in generated.values():
+        _check_ids("generated", tokens, engine)
+        if len(tokens) >= limit:
+            raise InvalidRequest("generated", f"{len(tokens)} tokens are generated already, of at most {limit}")
 
 
 def _check_ids(param: str, tokens: Items[int], engine: EngineDescription) -> None:

@@ -1,7 +1,6 @@
 """What a client asks: validated once, here; a `Request` that exists is valid. Nothing in it ever changes."""
 
 import math
-from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
@@ -74,20 +73,12 @@ class SamplingParams:
         return self.temperature == 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """How far a request had come at a scheduler that was lost."""
-
-    generated: Mapping[int, Items[int]]  # token ids by sequence index; a sequence that had ended is not there
-    age_s: float  # since it arrived
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A prompt and what to do with it. `prompt` is token ids; `max_tokens` None means as long as the engine allows.
 
     `priority` orders a tenant's own requests of one class, lower first, before arrival. `deadline_s` counts from
-    arrival to the end; None: the class's. `recovered` is set when another scheduler had accepted the request before.
+    arrival to the end; None: the class's.
 
     Raises InvalidRequest. What depends on the engine (length, vocabulary, pool) is checked by `Scheduler.add`.
     """
@@ -101,7 +92,6 @@ class Request:
     tenant: str = ""
     priority: int = 0
     deadline_s: float | None = None
-    recovered: Recovered | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -112,23 +102,10 @@ class Request:
         _check_range("priority", self.priority, -(2**63), 2**63 - 1)
         if self.deadline_s is not None and not self.deadline_s > 0:
             raise InvalidRequest("deadline_s", f"deadline_s must be above 0, not {self.deadline_s}")
-        if self.recovered is not None:
-            self._check_recovered(self.recovered)
-
-    def _check_recovered(self, recovered: Recovered) -> None:
-        _check_range("age_s", recovered.age_s, 0.0, math.inf)
-        if not recovered.generated or not all(0 <= index < self.n for index in recovered.generated):
-            raise InvalidRequest("generated", f"generated must name some of {self.n} sequences")
 
     @property
     def sequence_ids(self) -> list[SequenceId]:
-        """Those that live."""
-        indices = range(self.n) if self.recovered is None else sorted(self.recovered.generated)
-        return [SequenceId(self.id, index) for index in indices]
-
-    def generated(self, index: int) -> Items[int]:
-        """What a sequence had generated before this scheduler knew of it."""
-        return () if self.recovered is None else self.recovered.generated[index]
+        return [SequenceId(self.id, index) for index in range(self.n)]
 
 
 def _check_range(param: str, value: float, low: float, high: float, *, open_below: bool = False) -> None:

@@ -13,7 +13,7 @@ from .draft import Row, StepDraft
 from .estimate import Estimates
 from .events import Event, FinishReason
 from .ledger import Ledger
-from .limits import Limits, longest_sequence
+from .limits import LimitError, Limits, longest_sequence
 from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
 from .prefill import PrefillControl
@@ -69,9 +69,13 @@ class Scheduler:
 
     # Requests come and go.
 
-    def add(self, request: Request, now: float) -> None:
-        """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now)."""
-        self._admission.admit(request, self._engine, now)
+    def add(self, request: Request, arrival: float, generated: Mapping[int, Items[int]] | None = None) -> None:
+        """Accept the request, or raise InvalidRequest (it could never run) or QueueFull (not now).
+
+        `generated` is set for a request that a scheduler before this one had accepted and that was lost with it: what
+        each sequence that still lives has generated. It goes on from there, whatever is queued.
+        """
+        self._admission.admit(request, self._engine, arrival, generated)
 
     def abort(self, request_id: str) -> None:
         """End what lives of the request as cancelled. A request that has ended is no error: the calls crossed."""
@@ -90,7 +94,7 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan | None:
         """The next step's work, or None when there is nothing to do now. A plan may hold only releases."""
         self._ring(now)
-        suspect = self._suspects.next
+        suspect = self._suspects.to_run_alone
         if not self._attached or (suspect and self._in_flight):
             return None
         draft = self._planner.draft(self._next_step, now, alone=suspect)
@@ -183,14 +187,15 @@ class Scheduler:
 
     # The executor comes and goes.
 
-    def executor_lost(self, now: float) -> None:
+    def executor_lost(self, now: float, *, num_sent: int | None = None) -> None:
         """Put every resident back into the queue, in its rank; nothing is planned until `executor_ready`.
 
-        A sequence that has surely killed its executor fails.
+        A sequence that has surely killed its executor fails; of the plans without a result only the first `num_sent`
+        had reached it (None: all).
         """
         if self._attached:
             self._counters.num_losses += 1
-        culprit = self._suspects.accuse(self._in_flight)
+        culprit = self._suspects.accuse(list(self._in_flight)[:num_sent])
         for sequence in list(self._residency.residents):
             self._residency.requeue(sequence)
         for sequence in self._ledger:
@@ -201,11 +206,13 @@ class Scheduler:
             self._end(culprit, FinishReason.FAILED, "the executor was lost each time it computed this sequence")
 
     def executor_ready(self, engine: EngineDescription, now: float) -> None:
-        """Plan for a new executor. Raises LimitError when it cannot do what the limits allow.
+        """Plan for a new executor. Raises LimitError when it cannot do what the limits allow, or serves another engine.
 
         A live sequence that the new pool could never hold fails by name.
         """
         self._limits.check_engine(engine)
+        if engine.engine_id != self._engine.engine_id:
+            raise LimitError(f"the new executor serves engine {engine.engine_id}, not {self._engine.engine_id}")
         self._attach(engine)
         longest = longest_sequence(engine)
         for sequence in list(self._ledger):
@@ -214,6 +221,11 @@ class Scheduler:
                 self._end(sequence, FinishReason.FAILED, message)
 
     # What can be seen.
+
+    @property
+    def engine(self) -> EngineDescription:
+        """What the executor serves, or the last one served."""
+        return self._engine
 
     def events(self) -> list[Event]:
         """What happened since the last call, in order. Drain it after every call."""

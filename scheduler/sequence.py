@@ -1,5 +1,6 @@
 """One generated continuation while it lives in the scheduler."""
 
+from collections.abc import Sequence as Items
 from dataclasses import InitVar, dataclass, field
 
 from .classes import ServiceClass
@@ -48,6 +49,7 @@ class Sequence:
     arrival: float  # seconds
     service_class: InitVar[ServiceClass]
     max_output: InitVar[int]
+    generated: InitVar[Items[int]] = ()  # before this scheduler knew of it
 
     # Its life.
     state: State = State.WAITING
@@ -84,8 +86,8 @@ class Sequence:
     num_cached_tokens: int = 0  # prompt tokens that the first start found in the prefix cache
     saved: Saved | None = None  # while preempted with swap
 
-    def __post_init__(self, service_class: ServiceClass, max_output: int) -> None:
-        self.tokens = [*self.request.prompt, *self.request.generated(self.id.index)]
+    def __post_init__(self, service_class: ServiceClass, max_output: int, generated: Items[int]) -> None:
+        self.tokens = [*self.request.prompt, *generated]
         self.known = len(self.tokens)
         self.prompt_len = len(self.request.prompt)
         self.max_len = self.prompt_len + max_output

@@ -1,7 +1,8 @@
 """Who may have killed the executor: a sequence that does so is found, and nobody else fails for it (DESIGN section 5).
 
-The sequences of the plans in flight when an executor is lost are suspects. One loss is an accident. A sequence that was
-there twice, and never got past that point, runs alone until it does; if the executor is lost then too, it was the one.
+The sequences of the plans that an executor had when it was lost are suspects. One loss is an accident. A sequence that
+was there twice, and never got past that point, runs alone until it does: the step that it needs is not the one that
+kills where it is short of that point. If the executor is lost then too, it was the one.
 """
 
 from collections.abc import Iterable
@@ -27,8 +28,8 @@ class Suspects:
         self._records: dict[Sequence, _Record] = {}
 
     @property
-    def next(self) -> Sequence | None:
-        """Who has to run alone now: the best level first, and the longest there."""
+    def to_run_alone(self) -> Sequence | None:
+        """Who is next: the best level first, and the longest there."""
         alone = (each for each, record in self._records.items() if record.num_losses >= MAX_ACCIDENTS)
         return min(alone, key=lambda each: (each.level, each.order), default=None)
 
@@ -43,7 +44,7 @@ class Suspects:
         for sequence, computed in lost_at.items():
             record = self._records.setdefault(sequence, _Record())
             record.num_losses += 1
-            record.lost_at = computed
+            record.lost_at = max(record.lost_at, computed)
         if len(lost_at) == 1:
             [sequence] = lost_at
             if self._records[sequence].num_losses > MAX_ACCIDENTS:

@@ -31,11 +31,11 @@ class Timers:
         self._num_set = 0
         self._sweep_at = 64
 
-    def watch(self, sequence: Sequence, service_class: ServiceClass) -> None:
-        """Set all that its request and its class ask for."""
+    def watch(self, sequence: Sequence, service_class: ServiceClass, *, times_out: bool) -> None:
+        """Set all that its request and its class ask for, but no queue timeout unless it `times_out`."""
         for alarm, after_s in (
             (Alarm.DEADLINE, sequence.request.deadline_s or service_class.default_deadline_s),
-            (Alarm.QUEUE_TIMEOUT, service_class.queue_timeout_s),
+            (Alarm.QUEUE_TIMEOUT, service_class.queue_timeout_s if times_out else None),
             (Alarm.AGED, service_class.max_wait_s),
         ):
             if after_s is not None:

@@ -121,7 +121,8 @@ class Answer:
         self._watch.choice_ended(ending.finish_reason, ending.error)
         prompt = choice // self._n
         # The first of a prompt's choices to run finds what was cached before; the others find what it has computed.
-        self._cached_tokens[prompt] = min(end.num_cached_tokens, self._cached_tokens.get(prompt, end.num_cached_tokens))
+        if (cached := end.num_cached_tokens) is not None:
+            self._cached_tokens[prompt] = min(cached, self._cached_tokens.get(prompt, cached))
         return Delta(choice, piece, ending, None if self._num_open else self._usage())
 
     def _usage(self) -> Usage:

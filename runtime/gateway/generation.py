@@ -56,24 +56,23 @@ class Generation:
             tenant=request.tenant,
             priority=request.priority,
             deadline_ms=None if request.deadline_s is None else math.ceil(1000 * request.deadline_s),
-            recovered=self._recovered() if self._accepted else None,
-        )
-        return scheduler_pb2.SessionRequest(add=add)
-
-    def _recovered(self) -> scheduler_pb2.Recovered:
-        return scheduler_pb2.Recovered(
             age_ms=round(1000 * (time.monotonic() - self._arrival)),
-            generated=[
-                scheduler_pb2.Generated(sequence_index=index, tokens=tokens) for index, tokens in self._open.items()
-            ],
         )
+        if self._accepted:
+            for index, tokens in self._open.items():
+                add.generated.add(sequence_index=index, tokens=tokens)
+        return scheduler_pb2.SessionRequest(add=add)
 
     def cancel(self) -> None:
         """End all that is open. Takes effect at once, so it needs no shield; later calls do nothing."""
-        if self._open:
-            self._send(scheduler_pb2.SessionRequest(cancel=scheduler_pb2.Cancel(handle=self._handle)))
+        self.withdraw()
         self._open.clear()
         self._finishing.clear()
+
+    def withdraw(self) -> None:
+        """Let the scheduler, if it knows of what is open, end it."""
+        if self._open:
+            self._send(scheduler_pb2.SessionRequest(cancel=scheduler_pb2.Cancel(handle=self._handle)))
 
     def finish(self, choice: int, kept_tokens: int) -> None:
         """End one sequence as STOP with its first `kept_tokens`; only its end is heard after this."""
@@ -90,12 +89,13 @@ class Generation:
             self._inbox.accept()
 
     def refuse(self, error: JetwayError) -> None:
-        """Also of what another scheduler had accepted."""
-        if self._accepted:
-            self._fail(error)
-        else:
+        """No scheduler takes it, or one that was asked again does not: what is open ends so."""
+        self.settle()
+        if not self._accepted:
             self._open.clear()
             self._inbox.refuse(error)
+        for sequence_index in list(self._open):
+            self.end(sequence_index, End(common_pb2.FINISH_REASON_FAILED, error=error))
 
     def push(self, sequence_index: int, token: int) -> None:
         tokens = self._open.get(sequence_index)
@@ -115,15 +115,6 @@ class Generation:
             self._inbox.of(self._first_choice + sequence_index).end = end
 
     def settle(self) -> None:
-        """The scheduler is lost: what was finishing is whole and ends as it would have."""
+        """The stream is lost: what was finishing is whole, and ends as it would have."""
         for sequence_index in list(self._finishing):
-            self.end(sequence_index, End(common_pb2.FINISH_REASON_STOP))
-
-    def lose(self, error: JetwayError) -> None:
-        """No scheduler takes it: end all of it."""
-        self.settle()
-        self.refuse(error)
-
-    def _fail(self, error: JetwayError) -> None:
-        for sequence_index in list(self._open):
-            self.end(sequence_index, End(common_pb2.FINISH_REASON_FAILED, error=error))
+            self.end(sequence_index, End(common_pb2.FINISH_REASON_STOP, num_cached_tokens=None))

@@ -12,7 +12,7 @@ class End:
     """How a sequence ended. There is an `error` unless it ended as STOP or LENGTH."""
 
     reason: common_pb2.FinishReason.ValueType
-    num_cached_tokens: int = 0  # of its prompt
+    num_cached_tokens: int | None = 0  # of its prompt; None: not known
     error: JetwayError | None = None
 
 

@@ -11,21 +11,15 @@ from jetway.runtime.wire import CHANNEL_OPTIONS
 from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc
 
-from .connection import Connection
 from .generation import Generation
 from .inbox import Inbox
+from .live_requests import LiveRequests
 
 log = logging.getLogger(__name__)
 
 _BACKOFF_S = 0.05  # doubles with each stream that ends before its first frame ...
 _MAX_BACKOFF_S = 1.0  # ... up to this
 _STATS_TIMEOUT_S = 1.0
-_CHANNEL_OPTIONS = [
-    *CHANNEL_OPTIONS,
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
 
 
 class SchedulerSession:
@@ -33,13 +27,13 @@ class SchedulerSession:
     Requests go on over the next one, from the tokens that are here.
 
     A scheduler that stays away for `recovery_limit_s` loses them: they end as Unavailable, and so does every call until
-    it is back. `connected` and `lost` are set in turn; exactly one of them is.
+    it is back. `connected` and `lost` are set in turn, for those who wait for either; exactly one of them is.
     """
 
     def __init__(self, address: str, recovery_limit_s: float) -> None:
         self._address = address
         self._recovery_limit_s = recovery_limit_s
-        self._connection = Connection()
+        self._requests = LiveRequests()
         self._engine: common_pb2.EngineDescription | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self.connected = asyncio.Event()
@@ -49,12 +43,17 @@ class SchedulerSession:
     @property
     def engine(self) -> common_pb2.EngineDescription:
         """What the scheduler serves. Raises Unavailable while no call can start."""
-        if self._engine is None:
-            raise Unavailable("the gateway has no connection to the scheduler; try again")
+        self.check_available()
+        assert self._engine is not None
         return self._engine
 
+    def check_available(self) -> None:
+        """Raise Unavailable while no call can start: there is no scheduler, and there was none lately."""
+        if self._engine is None:
+            raise Unavailable("the gateway has no connection to the scheduler; try again")
+
     def start(self) -> None:
-        self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -62,6 +61,8 @@ class SchedulerSession:
         self._give_up("the gateway is shutting down")
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         await self._channel.close()
 
     async def submit(self, requests: Sequence[Request], inbox: Inbox) -> list[Generation]:
@@ -69,8 +70,8 @@ class SchedulerSession:
 
         Raises the error of the first that is refused, and cancels the others.
         """
-        _ = self.engine
-        generations = self._connection.add(requests, inbox)
+        self.check_available()
+        generations = self._requests.add(requests, inbox)
         try:
             await inbox.accepted()
         except BaseException:
@@ -105,13 +106,14 @@ class SchedulerSession:
 
     async def _converse(self) -> None:
         """One stream, from its first frame, which says what is served, to its end."""
+        await self._channel.channel_ready()  # what is asked again is said as it stands then
         stub = scheduler_pb2_grpc.SchedulerStub(self._channel)
-        call = stub.Session(self._connection.begin(), wait_for_ready=True)
+        call = stub.Session(self._requests.begin())
         try:
             async for frame in call:
                 if frame.HasField("engine"):
                     self._connected(frame.engine)
-                self._connection.receive(frame)
+                self._requests.receive(frame)
         finally:
             call.cancel()
 
@@ -125,7 +127,6 @@ class SchedulerSession:
 
     def _disconnected(self) -> None:
         """What lives waits for the next stream, for so long."""
-        self._connection.settle()
         if self.connected.is_set():
             reason = "the connection to the scheduler was lost; try again"
             self._giving_up = asyncio.get_running_loop().call_later(self._recovery_limit_s, self._give_up, reason)
@@ -134,4 +135,4 @@ class SchedulerSession:
 
     def _give_up(self, reason: str) -> None:
         self._engine = None
-        self._connection.lose(reason)
+        self._requests.lose(reason)

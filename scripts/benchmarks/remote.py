@@ -106,7 +106,7 @@ async def _step(ready: Connection, executor_address: str, address: str) -> None:
     session = await ExecutorClient.connect(executor_address, 1)
     planned = scheduler_of(session.engine)
     work = asyncio.Event()
-    service = SchedulerService(planned, session.engine, work, time.monotonic)
+    service = SchedulerService(planned, work, time.monotonic)
     server = grpc.aio.server()
     add_SchedulerServicer_to_server(service, server)
     server.add_insecure_port(address)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from dataclasses import dataclass
 
 import pytest
 
@@ -77,6 +78,46 @@ async def test_it_plans_ahead_of_the_results_as_far_as_it_may(depth: int, num_un
     assert executor.num_sent == num_unanswered
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+@dataclass
+class ChangingOverlap:
+    depth: int = 1
+
+    def observe(self, *, gap_s: float, elapsed_s: float) -> None:
+        self.depth = 0
+
+
+async def test_it_returns_to_one_plan_at_a_time() -> None:
+    scheduler, executor, work, done = (
+        make_scheduler(),
+        SteppedExecutor(ReferenceExecutor()),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+    unanswered: list[int] = []
+
+    def publish(events: list[Event]) -> None:
+        unanswered.append(executor.num_sent - executor.num_received)
+        if any(isinstance(event, RequestFinished) for event in events):
+            done.set()
+
+    scheduler.add(make_request("a", max_tokens=8), 0.0)
+    loop = StepLoop(scheduler, publish, work, lambda: 0.0, ChangingOverlap())
+    running = asyncio.create_task(loop.run(executor))
+    await done.wait()
+    assert max(unanswered[:4]) == 1
+    assert set(unanswered[-4:]) == {0}
+    running.cancel()
+
+
+async def test_an_executor_that_goes_while_nothing_is_to_do_is_noticed() -> None:
+    scheduler, executor = make_scheduler(), SteppedExecutor(ReferenceExecutor())
+    loop = StepLoop(scheduler, lambda events: None, asyncio.Event(), lambda: 0.0, FixedOverlap(0))
+    running = asyncio.create_task(loop.run(executor))
+    executor.gone.set()
+    with pytest.raises(Unavailable, match="the executor is lost"):
         await running
 
 

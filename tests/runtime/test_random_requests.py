@@ -83,7 +83,7 @@ async def stack(directory: Path, depth: int) -> AsyncIterator[Stack]:
     device = await ExecutorClient.connect(f"127.0.0.1:{executor.port}", epoch=1)
     scheduler = make_scheduler(SchedulerConfig(), device.engine)
     work = asyncio.Event()
-    service = SchedulerService(scheduler, ENGINE, work, time.monotonic)
+    service = SchedulerService(scheduler, work, time.monotonic)
     server = grpc.aio.server()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -16,7 +16,6 @@ from tests.support.scheduling import (
     Driver,
     ReferenceExecutor,
     expected_tokens,
-    make_engine,
     make_request,
     make_scheduler,
 )
@@ -238,7 +237,7 @@ async def test_a_gateway_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPat
     """What is gathered for it is bounded: its requests end, their blocks are free."""
     monkeypatch.setattr(outbox, "MAX_GATHERED", 5)
     driver = Driver(make_scheduler())
-    service = SchedulerService(driver.scheduler, make_engine(), asyncio.Event(), lambda: 0.0)
+    service = SchedulerService(driver.scheduler, asyncio.Event(), lambda: 0.0)
 
     async def requests() -> AsyncIterator[scheduler_pb2.SessionRequest]:
         yield scheduler_pb2.SessionRequest(add=scheduler_pb2.Add(handle=1, request_id="a", prompt=[1], max_tokens=300))

@@ -1,20 +1,17 @@
 """A scheduler is lost: the requests that it had accepted go on at another, from the tokens that their clients have."""
 
-from dataclasses import replace
-
 import pytest
 
 from jetway.scheduler.classes import ServiceClass
-from jetway.scheduler.events import FinishReason
-from jetway.scheduler.request import InvalidRequest, Recovered, Request
+from jetway.scheduler.events import FinishReason, SequenceFinished
+from jetway.scheduler.request import InvalidRequest, Request
 from tests.support.scheduling import Driver, expected_tokens, make_request, make_scheduler
 
 
-def recovered(request: Request, driver: Driver) -> Request:
-    """The request as the gateway adds it again: what has ended is not asked for."""
+def generated(request: Request, driver: Driver) -> dict[int, list[int]]:
+    """What the gateway adds it again with: what has ended is not asked for."""
     live = [id for id in request.sequence_ids if str(id) not in driver.finishes()]
-    generated = {id.index: driver.tokens(request.id, id.index) for id in live}
-    return replace(request, recovered=Recovered(generated, driver.now))
+    return {id.index: driver.tokens(request.id, id.index) for id in live}
 
 
 @pytest.mark.parametrize("num_steps", range(9))
@@ -27,7 +24,7 @@ def test_every_request_gets_the_tokens_of_an_undisturbed_run(num_steps: int) -> 
         first.step()
     second = Driver(make_scheduler(max_num_batched_tokens=16))
     for request in requests:
-        second.scheduler.add(recovered(request, first), 0.0)
+        second.scheduler.add(request, 0.0, generated(request, first))
     second.run()
     for request in requests:
         for id in request.sequence_ids:
@@ -38,28 +35,43 @@ def test_every_request_gets_the_tokens_of_an_undisturbed_run(num_steps: int) -> 
 
 def test_a_sequence_that_had_ended_is_not_generated_again() -> None:
     driver = Driver(make_scheduler())
-    request = make_request("a", n=3, recovered=Recovered({2: [7]}, 0.0))
-    driver.scheduler.add(request, 0.0)
+    driver.scheduler.add(make_request("a", n=3), 0.0, {2: [7]})
     driver.run()
     assert driver.finishes() == {"a/2": (FinishReason.LENGTH, 4)}
     assert len(driver.tokens("a", 2)) == 3
 
 
-def test_a_full_queue_takes_what_was_accepted_before() -> None:
-    driver = Driver(make_scheduler(classes=[ServiceClass(max_queued_requests=1, max_queued_tokens=4)]))
+def test_no_queue_limit_or_timeout_holds_for_what_was_accepted_before() -> None:
+    service_class = ServiceClass(max_queued_requests=1, max_queued_tokens=4, queue_timeout_s=5.0)
+    driver = Driver(make_scheduler(classes=[service_class]), now=30.0)
     for id in "abc":
-        driver.scheduler.add(make_request(id, recovered=Recovered({0: []}, 0.0)), 0.0)
+        driver.scheduler.add(make_request(id), 0.0, {0: []})
     driver.run()
-    assert len(driver.finishes()) == 3
+    assert driver.finishes() == {f"{id}/0": (FinishReason.LENGTH, 4) for id in "abc"}
 
 
 def test_time_counts_from_the_first_arrival() -> None:
-    driver = Driver(make_scheduler(), now=100.0)
-    driver.scheduler.add(make_request("a", deadline_s=10.0, recovered=Recovered({0: []}, 9.0)), 100.0)
-    driver.scheduler.add(make_request("b", deadline_s=10.0, recovered=Recovered({0: []}, 8.0)), 100.0)
-    driver.now = 101.5
+    driver = Driver(make_scheduler(), now=101.5)
+    driver.scheduler.add(make_request("a", deadline_s=10.0), 91.0, {0: []})
+    driver.scheduler.add(make_request("b", deadline_s=10.0), 92.0, {0: []})
     driver.run()
     assert driver.finishes() == {"a/0": (FinishReason.EXPIRED, 0), "b/0": (FinishReason.LENGTH, 4)}
+
+
+def test_what_the_same_scheduler_still_has_cached_is_no_credit() -> None:
+    """Only the session was lost: the cache finds generated tokens too, but no more than the prompt counts as cached."""
+    driver = Driver(make_scheduler())
+    request = make_request("a", prompt_len=4, max_tokens=40)
+    driver.scheduler.add(request, 0.0)
+    for _ in range(33):
+        driver.step()
+    tokens = driver.tokens("a")
+    driver.scheduler.abort("a")
+    driver.step()
+    driver.scheduler.add(request, 0.0, {0: tokens})
+    driver.run()
+    assert driver.tokens("a") == expected_tokens(request)
+    assert [event.num_cached_tokens for event in driver.log if isinstance(event, SequenceFinished)] == [0, 4]
 
 
 @pytest.mark.parametrize(
@@ -73,5 +85,5 @@ def test_time_counts_from_the_first_arrival() -> None:
 )
 def test_what_cannot_have_been_generated_is_refused(generated: dict[int, list[int]], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as refusal:
-        make_scheduler().add(make_request("a", n=2, recovered=Recovered(generated, 0.0)), 0.0)
+        make_scheduler().add(make_request("a", n=2), 0.0, generated)
     assert refusal.value.param == "generated"

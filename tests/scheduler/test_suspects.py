@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import FinishReason
 from jetway.scheduler.plan import StepPlan, StepResult
 from tests.support.scheduling import (
@@ -22,7 +23,7 @@ class Died(Exception):
 
 @dataclass
 class Mortal(ReferenceExecutor):
-    """Dies of computing token `deadly_at` of request "poison"."""
+    """Dies of computing token `deadly_at` of a request whose name begins with "poison"."""
 
     deadly_at: int = 0
 
@@ -30,7 +31,7 @@ class Mortal(ReferenceExecutor):
         result = super().run(plan)
         for slot in plan.row_slots:
             resident = self.residents[slot]
-            if resident.sequence_id.request_id == "poison" and resident.computed > self.deadly_at:
+            if resident.sequence_id.request_id.startswith("poison") and resident.computed > self.deadly_at:
                 raise Died
         return result
 
@@ -108,3 +109,28 @@ def test_a_suspect_that_cannot_start_waits_for_those_that_run() -> None:
         driver.scheduler.executor_ready(make_engine(num_blocks=6), 0.0)
     driver.run()
     assert [driver.tokens(request.id) for request in requests] == [expected_tokens(request) for request in requests]
+
+
+def test_a_plan_that_never_reached_the_executor_blames_nobody() -> None:
+    driver = Driver(make_scheduler())
+    driver.scheduler.add(make_request("a"), 0.0)
+    for _ in range(5):
+        driver.scheduler.plan(0.0)
+        driver.scheduler.executor_lost(0.0, num_sent=0)
+        driver.scheduler.executor_ready(make_engine(), 0.0)
+    driver.run()
+    assert driver.finishes() == {"a/0": (FinishReason.LENGTH, 4)}
+
+
+def test_two_that_kill_are_both_found() -> None:
+    """Each alone, and nobody else with them; a class that runs one at a time makes no difference."""
+    driver = Driver(make_scheduler(max_num_batched_tokens=40, classes=[ServiceClass(max_running=2)]))
+    for id in ("a", "poison", "b", "poison too", "c"):
+        driver.scheduler.add(make_request(id, prompt_len=10), 0.0)
+    run(driver, deadly_at=9)
+    reasons = {name: reason for name, (reason, _) in driver.finishes().items()}
+    failed = {"poison/0", "poison too/0"}
+    assert reasons == {
+        f"{id}/0": FinishReason.FAILED if f"{id}/0" in failed else FinishReason.LENGTH
+        for id in ("a", "poison", "b", "poison too", "c")
+    }

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import grpc
 
-from jetway.runtime.errors import Unavailable
+from jetway.runtime.errors import JetwayError, Unavailable
 from jetway.runtime.loop import StepLoop
 from jetway.runtime.overlap import FixedOverlap
 from jetway.runtime.service import SchedulerService
 from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.scheduler.scheduler import Scheduler
 from jetway.v1 import scheduler_pb2_grpc
-from tests.support.scheduling import ReferenceExecutor, make_engine
+from tests.support.scheduling import ReferenceExecutor
 
 
 class SteppedExecutor:
@@ -23,7 +23,9 @@ class SteppedExecutor:
     def __init__(self, reference: ReferenceExecutor) -> None:
         self.reference = reference
         self.lost = False
+        self.gone = asyncio.Event()  # set: the session has ended while nothing was under way
         self.num_sent = 0
+        self.num_received = 0
         self.asked = asyncio.Event()  # for a result
         self._permits = asyncio.Semaphore(1 << 30)
         self._results: asyncio.Queue[StepResult] = asyncio.Queue()
@@ -35,6 +37,10 @@ class SteppedExecutor:
         for _ in range(1000):
             self._permits.release()
 
+    async def ended(self) -> JetwayError:
+        await self.gone.wait()
+        return Unavailable("the executor is lost")
+
     async def send(self, plan: StepPlan) -> None:
         if self.lost:
             raise Unavailable("the executor is lost")
@@ -45,6 +51,7 @@ class SteppedExecutor:
         self.asked.set()
         await asyncio.sleep(0)  # a real executor always lets others run
         await self._permits.acquire()
+        self.num_received += 1
         return await self._results.get()
 
 
@@ -52,7 +59,7 @@ class SteppedExecutor:
 async def serve_scheduler(scheduler: Scheduler, executor: SteppedExecutor, socket: Path) -> AsyncIterator[str]:
     """Serve `scheduler` on a unix socket, its loop running; yields the gRPC target."""
     work = asyncio.Event()
-    service = SchedulerService(scheduler, make_engine(), work, lambda: 0.0)
+    service = SchedulerService(scheduler, work, lambda: 0.0)
     loop = StepLoop(scheduler, service.publish, work, lambda: 0.0, FixedOverlap(0))
     server = grpc.aio.server()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)

@@ -71,7 +71,8 @@ class Add(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
-    RECOVERED_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    GENERATED_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     """Chosen by the gateway, unique among its live requests; names the request in every frame of this session."""
     request_id: _builtins.str
@@ -88,6 +89,8 @@ class Add(_message.Message):
     """Orders the tenant's own requests of the class, lower first, before arrival."""
     deadline_ms: _builtins.int
     """From acceptance to the end. Absent: the class's."""
+    age_ms: _builtins.int
+    """Since the gateway first asked for it: deadlines and waits count from then."""
     @_builtins.property
     def prompt(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Token ids, at least one."""
@@ -97,8 +100,10 @@ class Add(_message.Message):
         """How tokens are chosen, the same for all n sequences but for their noise."""
 
     @_builtins.property
-    def recovered(self) -> Global___Recovered:
-        """Set when a scheduler that was lost had accepted the request: it goes on from there, and no full queue refuses it."""
+    def generated(self) -> _containers.RepeatedCompositeFieldContainer[Global___Generated]:
+        """Set when a scheduler that was lost had accepted the request: its sequences that still live. They go on from there,
+        and no full queue refuses them.
+        """
 
     def __init__(
         self,
@@ -113,11 +118,12 @@ class Add(_message.Message):
         tenant: _builtins.str = ...,
         priority: _builtins.int = ...,
         deadline_ms: _builtins.int | None = ...,
-        recovered: Global___Recovered | None = ...,
+        age_ms: _builtins.int = ...,
+        generated: _abc.Iterable[Global___Generated] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "recovered", b"recovered", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "recovered", b"recovered", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "age_ms", b"age_ms", "deadline_ms", b"deadline_ms", "generated", b"generated", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
     _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
@@ -129,34 +135,6 @@ class Add(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
 
 Global___Add: _TypeAlias = Add  # noqa: Y015
-
-@_typing.final
-class Recovered(_message.Message):
-    """How far a request had come."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    AGE_MS_FIELD_NUMBER: _builtins.int
-    GENERATED_FIELD_NUMBER: _builtins.int
-    age_ms: _builtins.int
-    """Since it arrived: deadlines and waits count from then."""
-    @_builtins.property
-    def generated(self) -> _containers.RepeatedCompositeFieldContainer[Global___Generated]:
-        """The sequences that still live."""
-
-    def __init__(
-        self,
-        *,
-        age_ms: _builtins.int = ...,
-        generated: _abc.Iterable[Global___Generated] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "generated", b"generated"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Recovered: _TypeAlias = Recovered  # noqa: Y015
 
 @_typing.final
 class Generated(_message.Message):

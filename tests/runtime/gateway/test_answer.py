@@ -5,8 +5,8 @@ from tokenizers import Tokenizer
 
 from jetway.runtime.errors import EngineFailed
 from jetway.runtime.gateway.answer import Answer, Choice, Completion, Delta, Ending, Usage
-from jetway.runtime.gateway.connection import Connection
 from jetway.runtime.gateway.inbox import Inbox
+from jetway.runtime.gateway.live_requests import LiveRequests
 from jetway.runtime.gateway.metrics.instruments import Metrics
 from jetway.runtime.gateway.text.detokenizer import Detokenizer
 from jetway.runtime.gateway.text.stops import StopStrings
@@ -26,18 +26,18 @@ class Stream:
     """An answer whose tokens a test hands over frame by frame: prompts of 3 tokens each, `n` choices a prompt."""
 
     def __init__(self, tokenizer: Tokenizer, *stop: str, num_prompts: int = 1, n: int = 1) -> None:
-        self.connection = Connection()
-        self._outgoing = self.connection.begin()
+        self.live = LiveRequests()
+        self._outgoing = self.live.begin()
         request = Request(id="r", prompt=[1, 2, 3], sampling=SamplingParams(), n=n)
         inbox = Inbox(num_prompts)
-        generations = self.connection.add([request] * num_prompts, inbox)
+        generations = self.live.add([request] * num_prompts, inbox)
         for handle in range(1, num_prompts + 1):
-            self.connection.receive(accepted(handle))
+            self.live.receive(accepted(handle))
         transcripts = [Transcript(Detokenizer(tokenizer), StopStrings(stop)) for _ in range(num_prompts * n)]
         self.answer = Answer(inbox, generations, transcripts, 3 * num_prompts, Watch(Metrics(), "r"))
 
     def say(self, tokens: list[int], reason: common_pb2.FinishReason.ValueType | None = None, index: int = 0) -> None:
-        self.connection.receive(sampled(1, tokens, reason, index=index))
+        self.live.receive(sampled(1, tokens, reason, index=index))
 
     async def finish_sent(self) -> scheduler_pb2.Finish:
         await anext(self._outgoing)
@@ -192,8 +192,8 @@ async def test_choices_interleave_and_the_last_to_end_has_the_usage() -> None:
     stream.say([b], index=1)
     stream.say([a, d])
     deltas = [await anext(stream.answer), await anext(stream.answer)]
-    stream.connection.receive(cached(sampled(1, [a], LENGTH, index=1), 2))
-    stream.connection.receive(cached(sampled(1, [], STOP), 1))
+    stream.live.receive(cached(sampled(1, [a], LENGTH, index=1), 2))
+    stream.live.receive(cached(sampled(1, [], STOP), 1))
     deltas += [delta async for delta in stream.answer]
 
     assert deltas == [
@@ -209,7 +209,7 @@ async def test_choices_of_several_prompts_are_numbered_prompt_by_prompt() -> Non
     stream = Stream(LETTERS, num_prompts=2, n=2)
     letters = ids_of(LETTERS, *"abcd")
     for handle, index, letter in zip([1, 1, 2, 2], [0, 1, 0, 1], letters):
-        stream.connection.receive(cached(sampled(handle, [letter], LENGTH, index=index), handle))
+        stream.live.receive(cached(sampled(handle, [letter], LENGTH, index=index), handle))
 
     completion = await stream.answer.whole()
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from jetway.runtime.config import SchedulerConfig
-from jetway.runtime.errors import Unavailable
-from jetway.runtime.executor.client import Sessions
+from jetway.runtime.errors import Fenced
+from jetway.runtime.executor.client import Executors
 from jetway.runtime.executor.server import ExecutorServer
+from jetway.runtime.executors import step_with_each
 from jetway.runtime.loop import StepLoop
 from jetway.runtime.overlap import FixedOverlap
 from jetway.runtime.serve import make_scheduler
-from jetway.runtime.sessions import step_with_each
 from jetway.scheduler.events import Event, RequestFinished, SequenceFinished, TokenSampled
 from jetway.scheduler.request import SequenceId
 from jetway.scheduler.scheduler import Scheduler
@@ -35,14 +35,14 @@ class Followed:
 
     @contextlib.asynccontextmanager
     async def stepping(self, address: str) -> AsyncIterator[Scheduler]:
-        sessions = Sessions(address, life=1)
-        session = await sessions.next()
+        executors = Executors(address, life=1)
+        session = await executors.connect()
         scheduler = make_scheduler(SchedulerConfig(), session.engine)
         work = asyncio.Event()
         loop = StepLoop(scheduler, self._take, work, lambda: 0.0, FixedOverlap(self._depth))
         for id in IDS:
             scheduler.add(make_request(id, prompt_len=4, max_tokens=36), 0.0)
-        stepping = asyncio.create_task(step_with_each(scheduler, loop, session, sessions.next, lambda: 0.0))
+        stepping = asyncio.create_task(step_with_each(scheduler, loop, session, executors.connect, lambda: 0.0))
         yield scheduler
         stepping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -96,13 +96,13 @@ async def test_a_later_life_of_the_scheduler_fences_the_earlier(tmp_path: Path) 
     address = f"unix:{tmp_path}/executor.sock"
     server = ExecutorServer(make_simulated(), address)
     await asyncio.to_thread(server.start)
-    first = Sessions(address, life=1)
-    old = [await first.next() for _ in range(3)][-1]
-    new = await Sessions(address, life=2).next()
-    with pytest.raises(Unavailable, match="newer epoch"):
+    first = Executors(address, life=1)
+    old = [await first.connect() for _ in range(3)][-1]
+    new = await Executors(address, life=2).connect()
+    with pytest.raises(Fenced, match="newer epoch"):
         await old.receive()
-    with pytest.raises(Unavailable, match="is not newer than"):
-        await (await first.next()).receive()
+    with pytest.raises(Fenced, match="is not newer than"):
+        await (await first.connect()).receive()
     for client in (old, new):
         await client.close()
     await asyncio.to_thread(server.stop)

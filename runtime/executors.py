@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Protocol
 
 from jetway.scheduler.plan import EngineDescription
@@ -33,7 +32,8 @@ async def step_with_each(
 ) -> None:
     """Step for ever: with `session`, whose engine the scheduler plans for, then with whatever `connect` gives.
 
-    Raises LimitError when a new executor cannot do what the limits allow.
+    Raises LimitError when a new executor cannot do what the limits allow or serves another engine, Fenced when a newer
+    scheduler has it.
     """
     while True:
         try:
@@ -47,10 +47,8 @@ async def step_with_each(
 
 
 async def _next(loop: StepLoop, connect: Callable[[], Awaitable[Session]]) -> Session:
-    resting = asyncio.create_task(loop.rest())
-    try:
-        return await connect()
-    finally:
+    async with asyncio.TaskGroup() as tasks:
+        resting = tasks.create_task(loop.rest())
+        session = await connect()
         resting.cancel()
-        with suppress(asyncio.CancelledError):
-            await resting
+    return session

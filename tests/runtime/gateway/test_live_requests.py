@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from jetway.runtime.errors import Overloaded, Unavailable
-from jetway.runtime.gateway.connection import MAX_WAITING_MESSAGES, Connection
 from jetway.runtime.gateway.inbox import End, Gathered, Inbox
+from jetway.runtime.gateway.live_requests import MAX_WAITING_MESSAGES, LiveRequests
 from jetway.scheduler.request import Request, SamplingParams
 from jetway.v1 import common_pb2, scheduler_pb2
 from tests.support.fake_scheduler import LENGTH, STOP, accepted, cached, refused, sampled, scored
@@ -31,11 +31,11 @@ async def sent(outgoing: AsyncIterator[scheduler_pb2.SessionRequest], count: int
 
 
 class Asked:
-    """One request on a connection, and what is heard of it."""
+    """One request, and what is heard of it."""
 
-    def __init__(self, connection: Connection, n: int = 1) -> None:
+    def __init__(self, live: LiveRequests, n: int = 1) -> None:
         self.inbox = Inbox(1)
-        [self.generation] = connection.add([request(n)], self.inbox)
+        [self.generation] = live.add([request(n)], self.inbox)
 
     async def heard(self) -> list[Gathered]:
         """Everything that was said of it by now."""
@@ -52,9 +52,9 @@ async def heard(inbox: Inbox) -> list[Gathered]:
 
 
 async def test_add_says_everything_about_the_request() -> None:
-    connection = Connection()
-    outgoing = connection.begin()
-    Asked(connection, n=2)
+    live = LiveRequests()
+    outgoing = live.begin()
+    Asked(live, n=2)
 
     [message] = await sent(outgoing, 1)
     sampling = common_pb2.SamplingParams(
@@ -68,56 +68,56 @@ async def test_add_says_everything_about_the_request() -> None:
 
 
 async def test_tokens_gather_until_somebody_looks() -> None:
-    connection = Connection()
-    first, second = Asked(connection), Asked(connection)
+    live = LiveRequests()
+    first, second = Asked(live), Asked(live)
 
-    connection.receive(scheduler_pb2.SessionFrame(accepted=[1, 2], token_handles=[1, 2, 1], token_indices=[0, 0, 0],
+    live.receive(scheduler_pb2.SessionFrame(accepted=[1, 2], token_handles=[1, 2, 1], token_indices=[0, 0, 0],
                                                   tokens=[10, 20, 11]))  # fmt: skip
-    connection.receive(sampled(1, [12], LENGTH))
-    connection.receive(cached(sampled(2, [], STOP), 1))
+    live.receive(sampled(1, [12], LENGTH))
+    live.receive(cached(sampled(2, [], STOP), 1))
 
     assert await first.heard() == [Gathered(0, [10, 11, 12], end=End(LENGTH))]
     assert await second.heard() == [Gathered(0, [20], end=End(STOP, num_cached_tokens=1))]
 
 
 async def test_logprobs_gather_with_their_tokens() -> None:
-    connection = Connection()
-    plain, with_logprobs = Asked(connection), Asked(connection)
+    live = LiveRequests()
+    plain, with_logprobs = Asked(live), Asked(live)
     frame = scheduler_pb2.SessionFrame(token_handles=[1, 2, 2], token_indices=[0, 0, 0], tokens=[9, 10, 11])
     scores = [common_pb2.TokenLogprobs(logprob=-position) for position in range(3)]
 
     frame.logprob_rows.extend([1, 2])
     frame.logprobs.extend(scores[:2])
-    connection.receive(frame)
-    connection.receive(scored(sampled(2, [12]), scores[2:]))
+    live.receive(frame)
+    live.receive(scored(sampled(2, [12]), scores[2:]))
 
     assert await plain.heard() == [Gathered(0, [9])]
     assert await with_logprobs.heard() == [Gathered(0, [10, 11, 12], scores)]
 
 
 async def test_request_ends_when_all_of_its_sequences_have() -> None:
-    connection = Connection()
-    asked = Asked(connection, n=2)
+    live = LiveRequests()
+    asked = Asked(live, n=2)
 
-    connection.receive(sampled(1, [10], STOP))
+    live.receive(sampled(1, [10], STOP))
     assert await asked.heard() == [Gathered(0, [10], end=End(STOP))]
     assert not asked.generation.ended
-    connection.receive(sampled(1, [11], LENGTH, index=1))
+    live.receive(sampled(1, [11], LENGTH, index=1))
 
     assert await asked.heard() == [Gathered(1, [11], end=End(LENGTH))]
     assert asked.generation.ended
 
 
 async def test_requests_of_one_call_number_their_choices_through() -> None:
-    connection = Connection()
-    outgoing = connection.begin()
+    live = LiveRequests()
+    outgoing = live.begin()
     inbox = Inbox(2)
-    _, second = connection.add([request(n=2), request(n=2)], inbox)
+    _, second = live.add([request(n=2), request(n=2)], inbox)
 
-    connection.receive(accepted(1))
-    connection.receive(sampled(1, [10], index=1))
-    connection.receive(accepted(2))
-    connection.receive(sampled(2, [20], index=1))
+    live.receive(accepted(1))
+    live.receive(sampled(1, [10], index=1))
+    live.receive(accepted(2))
+    live.receive(sampled(2, [20], index=1))
     await inbox.accepted()
     second.finish(2, kept_tokens=1)
 
@@ -127,15 +127,15 @@ async def test_requests_of_one_call_number_their_choices_through() -> None:
 
 
 async def test_cancel_goes_up_once_and_nothing_more_is_heard() -> None:
-    connection = Connection()
-    outgoing = connection.begin()
-    asked = Asked(connection)
+    live = LiveRequests()
+    outgoing = live.begin()
+    asked = Asked(live)
 
     asked.generation.cancel()
     asked.generation.cancel()
-    connection.receive(accepted(1))
-    connection.receive(sampled(1, [10], CANCELLED))
-    Asked(connection)
+    live.receive(accepted(1))
+    live.receive(sampled(1, [10], CANCELLED))
+    Asked(live)
 
     _, cancel, add = await sent(outgoing, 3)
     assert cancel == scheduler_pb2.SessionRequest(cancel=scheduler_pb2.Cancel(handle=1))
@@ -144,29 +144,29 @@ async def test_cancel_goes_up_once_and_nothing_more_is_heard() -> None:
 
 
 async def test_cancel_after_the_end_says_nothing() -> None:
-    connection = Connection()
-    outgoing = connection.begin()
-    asked = Asked(connection)
-    connection.receive(sampled(1, [10], STOP))
+    live = LiveRequests()
+    outgoing = live.begin()
+    asked = Asked(live)
+    live.receive(sampled(1, [10], STOP))
 
     asked.generation.cancel()
-    Asked(connection)
+    Asked(live)
 
     messages = await sent(outgoing, 2)
     assert [message.WhichOneof("action") for message in messages] == ["add", "add"]
 
 
 async def test_finish_drops_overshoot_and_waits_for_the_end() -> None:
-    connection = Connection()
-    outgoing = connection.begin()
-    asked = Asked(connection)
-    connection.receive(sampled(1, [10, 11]))
+    live = LiveRequests()
+    outgoing = live.begin()
+    asked = Asked(live)
+    live.receive(sampled(1, [10, 11]))
     assert await asked.heard() == [Gathered(0, [10, 11])]
 
     asked.generation.finish(0, kept_tokens=1)
-    connection.receive(sampled(1, [12]))
+    live.receive(sampled(1, [12]))
     assert not asked.generation.ended
-    connection.receive(cached(sampled(1, [13], STOP), 1))
+    live.receive(cached(sampled(1, [13], STOP), 1))
 
     _, finish = await sent(outgoing, 2)
     assert finish.finish == scheduler_pb2.Finish(handle=1, sequence_index=0, kept_tokens=1)
@@ -175,10 +175,10 @@ async def test_finish_drops_overshoot_and_waits_for_the_end() -> None:
 
 
 async def test_refusal_is_the_error_that_it_names() -> None:
-    connection = Connection()
-    asked = Asked(connection)
+    live = LiveRequests()
+    asked = Asked(live)
 
-    connection.receive(
+    live.receive(
         refused(
             1,
             common_pb2.Error(
@@ -206,10 +206,10 @@ async def test_refusal_is_the_error_that_it_names() -> None:
 async def test_end_without_an_answer_has_an_error(
     reason: common_pb2.FinishReason.ValueType, error: common_pb2.Error | None, expected: str
 ) -> None:
-    connection = Connection()
-    asked = Asked(connection)
+    live = LiveRequests()
+    asked = Asked(live)
 
-    connection.receive(sampled(1, [], reason, error))
+    live.receive(sampled(1, [], reason, error))
 
     [gathered] = await asked.heard()
     assert gathered.end is not None
@@ -217,13 +217,13 @@ async def test_end_without_an_answer_has_an_error(
 
 
 async def test_lost_stream_ends_its_requests_as_unavailable_unless_they_are_whole() -> None:
-    connection = Connection()
-    waiting, running, finishing = Asked(connection), Asked(connection), Asked(connection)
-    connection.receive(scheduler_pb2.SessionFrame(accepted=[2, 3]))
-    connection.receive(sampled(2, [10]))
+    live = LiveRequests()
+    waiting, running, finishing = Asked(live), Asked(live), Asked(live)
+    live.receive(scheduler_pb2.SessionFrame(accepted=[2, 3]))
+    live.receive(sampled(2, [10]))
     finishing.generation.finish(0, kept_tokens=0)
 
-    connection.lose("gone")
+    live.lose("gone")
 
     with pytest.raises(Unavailable, match="gone"):
         await waiting.inbox.accepted()
@@ -231,17 +231,39 @@ async def test_lost_stream_ends_its_requests_as_unavailable_unless_they_are_whol
     assert gathered.tokens == [10]
     assert gathered.end is not None
     assert isinstance(gathered.end.error, Unavailable)
-    assert await finishing.heard() == [Gathered(0, end=End(STOP))]
+    assert await finishing.heard() == [Gathered(0, end=End(STOP, num_cached_tokens=None))]
 
 
 async def test_stream_that_is_far_behind_takes_no_more_requests_but_every_cancel() -> None:
-    connection = Connection()
-    outgoing = connection.begin()
-    asked = [Asked(connection) for _ in range(MAX_WAITING_MESSAGES)]
+    live = LiveRequests()
+    outgoing = live.begin()
+    asked = [Asked(live) for _ in range(MAX_WAITING_MESSAGES)]
 
     with pytest.raises(Overloaded, match="4096 messages wait"):
-        Asked(connection)
+        Asked(live)
     asked[0].generation.cancel()
 
     messages = await sent(outgoing, MAX_WAITING_MESSAGES + 1)
     assert messages[-1].cancel.handle == 1
+
+
+async def test_what_is_given_up_is_cancelled_where_it_may_still_run() -> None:
+    live = LiveRequests()
+    outgoing = live.begin()
+    Asked(live)
+    live.lose("gone")
+    add, cancel = await sent(outgoing, 2)
+    assert (add.add.handle, cancel.cancel.handle) == (1, 1)
+
+
+async def test_a_choice_that_was_finishing_ends_whatever_the_next_scheduler_says() -> None:
+    live = LiveRequests()
+    asked = Asked(live, n=2)
+    live.receive(accepted(1))
+    live.begin()
+    asked.generation.finish(0, kept_tokens=0)
+    live.receive(refused(1, common_pb2.Error(code=common_pb2.ERROR_CODE_INVALID_ARGUMENT, message="no")))
+    first, second = sorted(await asked.heard(), key=lambda each: each.choice)
+    assert first.end == End(STOP, num_cached_tokens=None)
+    assert second.end is not None
+    assert str(second.end.error) == "no"

@@ -16,7 +16,7 @@ from .inbox import End, Inbox
 MAX_WAITING_MESSAGES = 4096  # a stream that is this far behind takes no more requests
 
 
-class Connection:
+class LiveRequests:
     """Multiplexes requests over one stream after the other: `begin` is what goes up, `receive` takes what comes down."""
 
     def __init__(self) -> None:
@@ -42,15 +42,11 @@ class Connection:
 
         What waited for the stream before is void: whatever it asked for is asked again.
         """
-        self.settle()
+        for generation in self._live.values():
+            generation.settle()
         self._live = {handle: generation for handle, generation in self._live.items() if not generation.ended}
         self._outgoing = _Outgoing(generation.add() for generation in self._live.values())
         return self._outgoing.messages()
-
-    def settle(self) -> None:
-        """The stream has ended; `begin` will go on with what lives."""
-        for generation in self._live.values():
-            generation.settle()
 
     def receive(self, frame: scheduler_pb2.SessionFrame) -> None:
         """Hand a frame's news to the generations. All of it is there before any of them looks."""
@@ -77,7 +73,8 @@ class Connection:
         """End every request as Unavailable."""
         live, self._live = self._live, {}
         for generation in live.values():
-            generation.lose(Unavailable(reason))
+            generation.withdraw()
+            generation.refuse(Unavailable(reason))
 
     def _send(self, message: scheduler_pb2.SessionRequest) -> None:
         """Cancels and finishes are never refused: there is at most one of each for a sequence that was added."""
