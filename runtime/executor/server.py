@@ -110,7 +110,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
     def _run_plans(self, session: _Session, plans: Iterator[executor_pb2.StepPlan]) -> _End:
         slots = Slots(self._engine)
         for message in plans:
-            if session.results.qsize() == MAX_UNSENT_RESULTS:
+            if session.results.qsize() >= MAX_UNSENT_RESULTS:
                 return _End(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_UNSENT_RESULTS} results wait to be read")
             plan = _decode(message)
             with self._device:
