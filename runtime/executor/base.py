@@ -6,7 +6,7 @@ the host share `sampling.py`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +33,12 @@ class SamplingState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBatch:
-    """One step's compute for B rows and T packed tokens; the arrays of contracts/openvino.md, "The step contract"."""
+    """One step's compute for B rows and T packed tokens.
+
+    Up to `sample_tokens` the arrays are the CPU engine's inputs as they stand (contracts/openvino.md, "The step
+    contract"). Slots, starts and pending rows are for an engine on a device: it tells prompts from what was sampled, and
+    may feed a sampled token before the host has seen it.
+    """
 
     input_ids: Int64Array  # [T]
     position_ids: Int64Array  # [T]
@@ -44,6 +49,10 @@ class StepBatch:
     max_context_len: int  # max over rows of past + new
     sample_tokens: Int64Array  # [S] packed token numbers whose logits are wanted, in row order
     sample_states: Sequence[SamplingState]  # [S]
+    row_slots: Int64Array  # [B] the slot of each row
+    start_lens: Int32Array  # [B] tokens each row's sequence was started with; what lies beyond was sampled in its slot
+    # [P] rows that compute one token, the last that was sampled in their slot; only the device has it, input_ids 0
+    pending_rows: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)

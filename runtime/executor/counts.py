@@ -26,11 +26,12 @@ class SlotCounts:
     ended: BoolArray  # stopped or failed here; its rows are skipped until it is released
     computed: Int32Array  # tokens whose KV stands in the blocks
     known: Int32Array  # tokens of prompt and output
+    started: Int32Array  # of those, the tokens that the start brought
     blocks: Int32Array  # length of the block table
 
     @classmethod
     def none_resident(cls, num_slots: int) -> Self:
-        flags, numbers = np.zeros((2, num_slots), bool), np.zeros((3, num_slots), np.int32)
+        flags, numbers = np.zeros((2, num_slots), bool), np.zeros((4, num_slots), np.int32)
         return cls(*flags, *numbers)
 
     def after(self, plan: StepPlan, engine: EngineDescription) -> "SlotCounts":
@@ -64,7 +65,8 @@ class SlotCounts:
         _check_ids("device block", start.blocks, engine.num_device_blocks)
         _check_range(f"slot {slot}: blocks", len(start.blocks), 0, blocks_of(engine.max_seq_len, engine.block_size))
         self.resident[slot], self.ended[slot] = True, False
-        self.computed[slot], self.known[slot], self.blocks[slot] = start.computed, known, len(start.blocks)
+        self.computed[slot], self.known[slot], self.started[slot] = start.computed, known, known
+        self.blocks[slot] = len(start.blocks)
 
     def _grow(self, plan: StepPlan, engine: EngineDescription) -> None:
         _check(len(plan.grow_slots) == len(plan.grow_blocks), "grow_slots and grow_blocks differ in length")

@@ -137,6 +137,8 @@ class Slots:
             max_context_len=int(ends.max()),
             sample_tokens=begins[1:][sampling].astype(np.int64) - 1,
             sample_states=[state for state, wanted in zip(states, sampling.tolist(), strict=True) if wanted],
+            row_slots=slots,
+            start_lens=self._counts.started[slots],
         )
 
 

@@ -73,6 +73,9 @@ def test_a_mixed_step_becomes_these_arrays() -> None:
         "block_indices": ("int32", [1, 2, 7, 3, 9]),
         "block_indices_begins": ("int32", [0, 2, 4, 5]),
         "sample_tokens": ("int64", [6, 7]),
+        "row_slots": ("int64", [0, 2, 5]),
+        "start_lens": ("int32", [9, 6, 1]),
+        "pending_rows": ("int64", []),
     }
     assert batch.max_context_len == 6
     resumed, single = batch.sample_states
@@ -89,6 +92,7 @@ def test_decodes_follow_on_sampled_tokens_and_grown_tables() -> None:
     last = engine.calls[-1]
     assert (last.input_ids.tolist(), last.position_ids.tolist(), last.past_lens.tolist()) == ([31], [4], [4])
     assert last.block_indices.tolist() == [4, 9]  # the second block it grew by is not needed yet
+    assert last.start_lens.tolist() == [3]
     assert repr(slots) == "<Slots after step 3 [1: 5/6 in [4, 9, 2]]>"
 
 
