@@ -1,19 +1,21 @@
-"""The engines that the contract tests run against. Importing torch is left to the tests that need it."""
+"""The engines that tests run against. Importing torch and OpenVINO is left to the tests that need them."""
 
 from pathlib import Path
 
 import pytest
 
 from jetway.runtime.executor.base import Engine
-from jetway.runtime.executor.openvino import OpenVinoEngine
 from tests.runtime.executor.driving import make_simulated
 from tests.support.checkpoints import make_llama_checkpoint
+from tests.support.trt_references import Reference, references
 
 NUM_DEVICE_BLOCKS = 64
 NUM_HOST_BLOCKS = 8
 
 
-def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> OpenVinoEngine:
+def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Engine:
+    from jetway.runtime.executor.openvino import OpenVinoEngine
+
     return OpenVinoEngine.load(
         directory, kv_cache_memory=0, num_device_blocks=num_device_blocks, num_host_blocks=NUM_HOST_BLOCKS
     )
@@ -22,6 +24,11 @@ def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Open
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_llama_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+
+
+@pytest.fixture(scope="session")
+def tiny_references(tiny_checkpoint: Path) -> list[Reference]:
+    return references(tiny_checkpoint, num_prompts=60, num_tokens=24)
 
 
 @pytest.fixture(scope="session")

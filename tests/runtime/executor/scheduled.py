@@ -27,6 +27,7 @@ class Room:
     budget: int = 128  # tokens a step
     mode: PreemptionMode = PreemptionMode.SWAP
     write_through: bool = False
+    depth: int = 0  # plans that may go ahead of results
 
 
 class Driver:
@@ -45,11 +46,14 @@ class Driver:
         )
         self._scheduler = Scheduler(limits, CLASSES, description)
         self._slots = Slots(engine)
+        self._depth = room.depth
+        self._num_committed = 0
         self._events: list[Event] = []
+        self.new_events: list[Event] = []  # of the last step
         self.plans: list[StepPlan] = []
         self.results: list[StepResult] = []
 
-    def add(self, id: str, job: Job, service_class: str = "low", *, n: int = 1) -> None:
+    def add(self, id: str, job: Job, service_class: str = "low", *, n: int = 1, tenant: str = "") -> None:
         self._scheduler.add(
             Request(
                 id=id,
@@ -58,21 +62,29 @@ class Driver:
                 max_tokens=job.num_tokens,
                 n=n,
                 service_class=service_class,
+                tenant=tenant,
             ),
             0.0,
         )
 
+    def abort(self, id: str) -> None:
+        self._scheduler.abort(id)
+
     def step(self) -> bool:
-        """Whether there was anything to do."""
+        """Plan and execute, then commit the oldest result unless it may wait; whether there was anything to do."""
         plan = self._scheduler.plan(0.0)
-        if plan is None:
+        if plan is not None:
+            self.plans.append(plan)
+            self.results.append(replace(self._slots.run(plan), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0))
+        waiting = self.results[self._num_committed :]
+        if not waiting:
             return False
-        result = replace(self._slots.run(plan), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
-        self._scheduler.commit(result, 0.0)
+        if plan is None or len(waiting) > self._depth:
+            self._scheduler.commit(waiting[0], 0.0)
+            self._num_committed += 1
         self._scheduler.check()
-        self._events += self._scheduler.events()
-        self.plans.append(plan)
-        self.results.append(result)
+        self.new_events = self._scheduler.events()
+        self._events += self.new_events
         return True
 
     def run(self) -> None:

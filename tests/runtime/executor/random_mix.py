@@ -1,0 +1,88 @@
+"""Random schedules over one engine: the real scheduler with little room, requests that come, displace, share and go."""
+
+import random
+from collections.abc import Sequence
+
+from jetway.runtime.executor.base import Engine
+from jetway.scheduler.events import Event, FinishReason, SequenceFinished, TokenSampled
+from jetway.scheduler.limits import PreemptionMode
+from jetway.scheduler.request import SamplingParams
+from jetway.scheduler.stats import Counters
+from tests.runtime.executor.driving import Job
+from tests.runtime.executor.scheduled import Driver, Room, mixes
+from tests.support.trt_references import Reference
+
+STEPS_A_SESSION = 100
+LOGPROB_TOLERANCE = 1e-3  # f32 moves them by 1e-5
+SAMPLING = SamplingParams(temperature=0.0, logprobs=0)
+
+
+class RandomMix:
+    """Runs sessions on `engine`, one after the other, and compares each token with its reference as it is sampled."""
+
+    def __init__(self, engine: Engine, references: Sequence[Reference], seed: int) -> None:
+        self._engine = engine
+        self._references = references
+        self._rng = random.Random(seed)
+        self._expected: dict[str, Reference] = {}
+        self._seen: dict[tuple[str, int], int] = {}
+        self.num_steps = 0
+        self.num_mixed_steps = 0
+        self.counters: list[Counters] = []  # of each session
+
+    def run(self, num_steps: int) -> None:
+        """Raises AssertionError at the first token that is not the reference's, or not as probable."""
+        while self.num_steps < num_steps:
+            self._run_session(min(STEPS_A_SESSION, num_steps - self.num_steps))
+
+    def _run_session(self, num_steps: int) -> None:
+        driver = Driver(self._engine, self._draw_room())
+        self._expected.clear()
+        self._seen.clear()
+        for _ in range(num_steps):
+            self._disturb(driver)
+            if driver.step():
+                for event in driver.new_events:
+                    self._compare(event)
+        self.num_steps += len(driver.plans)
+        self.num_mixed_steps += sum(map(mixes, driver.plans))
+        self.counters.append(driver.counters)
+
+    def _draw_room(self) -> Room:
+        rng = self._rng
+        max_num_seqs = rng.randint(2, 8)
+        mode = rng.choice([PreemptionMode.SWAP, PreemptionMode.SWAP, PreemptionMode.RECOMPUTE])
+        return Room(
+            num_device_blocks=rng.randint(16, 40),
+            num_host_blocks=rng.choice([6, 30, 60]) if mode is PreemptionMode.SWAP else 0,
+            max_num_seqs=max_num_seqs,
+            budget=rng.randint(max_num_seqs + 4, 64),
+            mode=mode,
+            write_through=rng.random() < 0.3,
+            depth=rng.choice([0, 1]),
+        )
+
+    def _disturb(self, driver: Driver) -> None:
+        """Now and then a request arrives, or one is aborted."""
+        rng = self._rng
+        if rng.random() < 0.35:
+            reference = rng.choice(self._references)
+            id = str(len(self._expected))
+            self._expected[id] = reference
+            job = Job(reference.prompt, rng.randint(1, len(reference.tokens)), SAMPLING)
+            service_class = rng.choice(["high", "low", "low"])
+            driver.add(id, job, service_class, n=rng.choice([1, 1, 1, 2]), tenant=rng.choice("ab"))
+        if self._expected and rng.random() < 0.02:
+            driver.abort(rng.choice(list(self._expected)))
+
+    def _compare(self, event: Event) -> None:
+        assert not (isinstance(event, SequenceFinished) and event.reason is FinishReason.FAILED), event
+        if not isinstance(event, TokenSampled):
+            return
+        id, index = event.sequence_id.request_id, event.sequence_id.index
+        place = self._seen.get((id, index), 0)
+        self._seen[id, index] = place + 1
+        reference, logprobs = self._expected[id], event.logprobs
+        assert event.token == reference.tokens[place], f"token {place} of {event.sequence_id}"
+        assert logprobs is not None
+        assert abs(logprobs.logprob - reference.logprobs[place]) < LOGPROB_TOLERANCE, f"token {place} of {id}"
