@@ -66,3 +66,4 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "PhiForCausalLM": _architecture(),
     "Phi3ForCausalLM": _architecture(has_window=True),
 }
+OTHER = _architecture(has_window=True)  # what TensorRT-LLM may know, as far as its config.json has Llama's names

@@ -2,13 +2,15 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .errors import BuildError, OptionError
 from .progress import Progress
 from .sizes import parse_bytes
-from .spec import DTYPE, ENGINE, KV_CACHE_DTYPE, MAX_BATCH_SIZE, MAX_NUM_TOKENS, TOKENS_PER_BLOCK, BuildSpec
+from .spec import ENGINE, OFFERS, TOKENS_PER_BLOCK, BuildSpec
+from .tensorrt.options import TensorRtOptions
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,35 +23,73 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         if arguments.kv_cache_memory:
             raise OptionError("--kv-cache-memory: no part of an engine. Use it with --dry-run, or with jetway serve.")
-        from .stages import build  # late: `--help` needs none of the packages that a build needs
-
-        build(spec, Progress(_show), force=arguments.force)
+        _build(spec, arguments)
     except BuildError as error:
         _complain(f"error: {error}", error)
         return 2 if isinstance(error, OptionError) else 1
     except KeyboardInterrupt as interrupt:
         _complain("interrupted; nothing has changed", interrupt)
         return 130
-    print(f"Serve it: jetway serve {spec.output_dir}")
     return 0
 
 
+def _build(spec: BuildSpec, arguments: argparse.Namespace) -> None:
+    """Build or convert, and say what comes next. What each needs is imported here: `--help` needs none of it."""
+    progress, force = Progress(_show), arguments.force
+    if spec.engine == "tensorrt":
+        from .tensorrt import machine
+        from .tensorrt import stages as tensorrt
+
+        if arguments.convert_only:
+            tensorrt.convert(spec, progress, machine.inspect(), force=force)
+            print(f"Build it with trtllm-build --checkpoint_dir {spec.output_dir}, or leave --convert-only out")
+        else:
+            tensorrt.build(spec, progress, machine.inspect(), force=force)
+            print(f"The engine is in {spec.output_dir}; this version of jetway serve does not load it yet")
+        return
+    if arguments.convert_only:
+        raise OptionError("--convert-only: writes TensorRT-LLM's checkpoints. Pass --engine tensorrt with it.")
+    from .stages import build
+
+    build(spec, progress, force=force)
+    print(f"Serve it: jetway serve {spec.output_dir}")
+
+
 def _spec(arguments: argparse.Namespace) -> BuildSpec:
+    engine = ENGINE if arguments.engine == "auto" else arguments.engine
+    offer = OFFERS.get(engine, OFFERS[ENGINE])
     return BuildSpec(
         model_dir=arguments.model_dir,
         output_dir=arguments.output_dir,
-        engine=ENGINE if arguments.engine == "auto" else arguments.engine,
-        dtype=arguments.dtype,
+        engine=engine,
+        dtype=offer.dtypes[0] if arguments.dtype == "auto" else arguments.dtype,
         quantization=None if arguments.quantization == "none" else arguments.quantization,
-        kv_cache_dtype=KV_CACHE_DTYPE if arguments.kv_cache_dtype == "auto" else arguments.kv_cache_dtype,
-        max_batch_size=arguments.max_batch_size,
-        max_num_tokens=arguments.max_num_tokens,
+        kv_cache_dtype=offer.kv_cache_dtypes[0] if arguments.kv_cache_dtype == "auto" else arguments.kv_cache_dtype,
+        max_batch_size=offer.max_batch_size if arguments.max_batch_size is None else arguments.max_batch_size,
+        max_num_tokens=offer.max_num_tokens if arguments.max_num_tokens is None else arguments.max_num_tokens,
         max_seq_len=arguments.max_seq_len,
         tokens_per_block=arguments.tokens_per_block,
+        tensorrt=TensorRtOptions(
+            tp_size=arguments.tp_size,
+            pp_size=arguments.pp_size,
+            gemm_plugin=arguments.gemm_plugin,
+            use_paged_context_fmha=arguments.use_paged_context_fmha == "enable",
+            multiple_profiles=arguments.multiple_profiles == "enable",
+            workers=arguments.workers,
+            calib_dataset=arguments.calib_dataset,
+        ),
     )
 
 
 def _describe(spec: BuildSpec, pool: str | None) -> None:
+    if spec.engine == "tensorrt":
+        if pool is not None:
+            raise OptionError("--kv-cache-memory: is of OpenVINO engines' pools. Leave it out.")
+        from .tensorrt import dry_run as tensorrt
+        from .tensorrt import plan as tensorrt_plan
+
+        print(tensorrt.describe(tensorrt_plan.make(spec)))
+        return
     from . import dry_run, plan
 
     pool_bytes = dry_run.POOL_BYTES if pool is None else parse_bytes("--kv-cache-memory", pool)
@@ -72,16 +112,41 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model-dir", type=Path, required=True, metavar="CKPT", help="Hugging Face directory, or GGUF file")
     add("--output-dir", type=Path, required=True, metavar="ENGINE", help="written whole or not at all")
-    add("--engine", default="auto", help="openvino; auto takes what this version can build here (default: auto)")
-    add("--dtype", default=DTYPE, help="of the weights, unless quantized (default: %(default)s)")
-    add("--quantization", default="none", help="of the weights: none or int8 (default: %(default)s)")
-    add("--kv-cache-dtype", default="auto", help="f32 or u8; auto takes the most exact one (default: auto)")
+    add("--engine", default="auto", help="openvino or tensorrt; auto takes what this version serves (default: auto)")
+    add("--dtype", default="auto", help="of the weights, unless quantized: float32, or TensorRT's float16, bfloat16")
+    add("--quantization", default="none", help="of the weights: none, int8, or TensorRT's int4, fp8 (default: none)")
+    add("--kv-cache-dtype", default="auto", help="f32, u8, or TensorRT's fp8, int8; auto takes the most exact one")
     limit: dict[str, Any] = {"type": int, "metavar": "N"}
-    add("--max-batch-size", **limit, default=MAX_BATCH_SIZE, help="sequences in one step (default: %(default)s)")
-    add("--max-num-tokens", **limit, default=MAX_NUM_TOKENS, help="tokens in one step (default: %(default)s)")
+    add("--max-batch-size", **limit, help=f"sequences in one step (default: {_each('max_batch_size')})")
+    add("--max-num-tokens", **limit, help=f"tokens in one step (default: {_each('max_num_tokens')})")
     add("--max-seq-len", **limit, help="prompt and output (default: what the model's config allows)")
     add("--tokens-per-block", **limit, default=TOKENS_PER_BLOCK, help="(default: %(default)s)")
     add("--force", action="store_true", help="build anew, and replace another engine in ENGINE")
     add("--dry-run", action="store_true", help="print what would be built and how much it takes; write nothing")
+    _add_tensorrt(parser.add_argument_group("TensorRT engines").add_argument)
     add("--kv-cache-memory", metavar="SIZE", help="with --dry-run: the pool to fill with sequences (default: 1GiB)")
     return parser
+
+
+def _add_tensorrt(add: Callable[..., object]) -> None:
+    switch: dict[str, Any] = {"choices": ("enable", "disable")}
+    add("--tp-size", type=int, default=1, metavar="N", help="ranks that share every layer (default: 1)")
+    add("--pp-size", type=int, default=1, metavar="N", help="groups of ranks that share the layers out (default: 1)")
+    add("--gemm-plugin", default="auto", help="auto, disable or fp8 (default: auto)")
+    add(
+        "--use-paged-context-fmha",
+        **switch,
+        default="enable",
+        help="chunked prefill and prefix reuse (default: enable)",
+    )
+    add(
+        "--multiple-profiles", **switch, default="disable", help="kernels chosen by tokens in a step (default: disable)"
+    )
+    add("--workers", type=int, metavar="N", help="ranks built at a time (default: one a GPU)")
+    add("--calib-dataset", type=Path, metavar="DIR", help="texts that scales of fp8 and int8 are measured on")
+    add("--convert-only", action="store_true", help="stop at the TensorRT-LLM checkpoint; needs no GPU")
+
+
+def _each(field: str) -> str:
+    """A default by engine."""
+    return ", ".join(f"{getattr(offer, field)} for {engine}" for engine, offer in OFFERS.items())

@@ -4,7 +4,8 @@
     ├── OptionError       a flag has a value that cannot be built
     ├── CheckpointError   the checkpoint is incomplete, wrong or unsupported
     ├── OutputError       the output directory is in the way, in use or not writable
-    ├── ConversionError   torch or OpenVINO cannot express or compile the model
+    ├── MachineError      this machine cannot build it: GPU, driver, packages, memory, disk
+    ├── ConversionError   torch, OpenVINO or TensorRT-LLM cannot express or compile the model
     └── VerifyError       the engine was built but computes something else than the checkpoint
 
 Each message is for the person at the keyboard: the file or flag, the field, the value and the remedy. Foreign
@@ -28,6 +29,10 @@ class CheckpointError(BuildError):
 
 
 class OutputError(BuildError):
+    pass
+
+
+class MachineError(BuildError):
     pass
 
 

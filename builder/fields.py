@@ -56,6 +56,12 @@ class Fields:
             raise self.error(name, value, "it must be a text")
         return value
 
+    def flag(self, name: str) -> bool:
+        value = self.value(name)
+        if type(value) is not bool:
+            raise self.error(name, value, "it must be true or false")
+        return value
+
     def optional_text(self, name: str) -> str | None:
         return None if self.value(name) is None else self.text(name)
 

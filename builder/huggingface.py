@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import metadata
-from .architectures import ARCHITECTURES
+from .architectures import ARCHITECTURES, OTHER
 from .checkpoint import Checkpoint
 from .errors import CheckpointError
 from .model_config import LARGEST
@@ -44,6 +44,8 @@ def inspect_model(checkpoint: Checkpoint) -> PreTrainedModel:
 def load_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model in float32, whatever it is stored in. Raises CheckpointError unless every weight is there, a number."""
     if checkpoint.gguf_file:
+        from transformers import GgufConfig  # here, since transformers 4 has none
+
         as_floats = GgufConfig(dequantize=True)
         loaded = _load(checkpoint, gguf_file=checkpoint.gguf_file, quantization_config=as_floats)
     else:
@@ -60,9 +62,9 @@ def load_model(checkpoint: Checkpoint) -> PreTrainedModel:
 def sliding_windows(model: PreTrainedModel, checkpoint: Checkpoint) -> tuple[int | None, ...]:
     """How many tokens a token of each layer sees, itself included; None: all before it. Raises CheckpointError."""
     config = model.config
-    if not ARCHITECTURES[type(model).__name__].has_window:
+    if not ARCHITECTURES.get(type(model).__name__, OTHER).has_window:
         return (None,) * int(config.num_hidden_layers)
-    window: int | None = config.sliding_window
+    window: int | None = getattr(config, "sliding_window", None)
     layer_types = (
         getattr(config, "layer_types", None) or [FULL if window is None else SLIDING] * config.num_hidden_layers
     )

@@ -3,15 +3,19 @@
 This module is the one thing that `builder/` and `runtime/` share; it needs the standard library only.
 
 The file keeps TensorRT-LLM's shape (contracts/tensorrt-llm.md section 2.6): `version`, `pretrained_config`,
-`build_config`; what is ours stands under `jetway`.
+`build_config`; what is ours stands under `jetway`. Beside TensorRT engines it is TensorRT-LLM's own file, with that
+section added.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from .fields import Fields
 from .fields import ManifestError as ManifestError  # noqa: PLC0414  mypy takes no other word for an export
+from .tensorrt.engine_config import TensorRtBuild as TensorRtBuild  # noqa: PLC0414
+from .tensorrt.engine_config import read_build
 
 FORMAT = 1
 CONFIG_FILE = "config.json"
@@ -20,9 +24,10 @@ CHAT_TEMPLATE_FILE = "chat_template.jinja"
 OPENVINO_MODEL_FILE = "model.xml"
 
 ENGINES = ("openvino", "tensorrt")
-DTYPES = ("float32",)
-QUANTIZATIONS = ("int8",)
-KV_CACHE_DTYPES = ("f32", "u8")
+DTYPES = ("float32", "float16", "bfloat16")
+QUANTIZATIONS = ("int8", "int4", "fp8")
+KV_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1, "int8": 1}  # of a number in a TensorRT engine's cache
+KV_CACHE_DTYPES = ("f32", "u8", *KV_BYTES)
 
 PRETRAINED_FIELDS = (
     "architecture",
@@ -68,9 +73,9 @@ class Manifest:
     engine_id: str  # hex SHA-256 over what the engine computes with; equal ids give equal tokens
     model_name: str  # the name it is served under unless told otherwise
     architecture: str  # as Hugging Face names it, for example "LlamaForCausalLM"
-    dtype: str  # of the weights, unless quantized, and of the arithmetic: "float32"
-    quantization: str | None = None  # of the weights: "int8"
-    kv_cache_dtype: str  # "f32" or "u8"
+    dtype: str  # of the weights, unless quantized, and of the arithmetic
+    quantization: str | None = None  # of the weights
+    kv_cache_dtype: str
     vocab_size: int
     hidden_size: int
     num_hidden_layers: int
@@ -86,10 +91,16 @@ class Manifest:
     tokens: Tokens
     files: dict[str, int]  # every other file of the directory and its size
     built_with: dict[str, str]  # package versions
+    tensorrt: TensorRtBuild | None = None  # of a TensorRT engine
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block's keys and values over all layers."""
+        """Bytes of one block's keys and values over all layers; of a group's ranks, on that which holds most."""
+        if self.tensorrt is not None:
+            num_layers = -(-self.num_hidden_layers // self.tensorrt.pp_size)
+            num_heads = -(-self.num_key_value_heads // self.tensorrt.tp_size)
+            each = 2 * self.tokens_per_block * self.head_size * KV_BYTES[self.kv_cache_dtype]
+            return num_layers * num_heads * each
         num_heads = self.num_hidden_layers * self.num_key_value_heads
         return num_heads * kv_bytes_per_head(self.kv_cache_dtype, self.tokens_per_block, self.head_size)
 
@@ -110,9 +121,21 @@ def kv_bytes_per_head(kv_cache_dtype: str, tokens_per_block: int, head_size: int
 
 
 def write(manifest: Manifest, directory: Path) -> None:
-    """Write `config.json` into `directory`."""
+    """Write `config.json` into `directory`, where TensorRT-LLM has written its own if the engine is one of its."""
     values = asdict(manifest)
-    document = {
+    ours = {"format": FORMAT, **{name: values[name] for name in JETWAY_FIELDS}}
+    path = directory / CONFIG_FILE
+    if manifest.tensorrt is not None:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["jetway"] = ours | {"compute_capability": manifest.tensorrt.compute_capability}
+    else:
+        document = _document(manifest, values) | {"jetway": ours}
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _document(manifest: Manifest, values: dict[str, Any]) -> dict[str, Any]:
+    """What TensorRT-LLM would write of an engine that is not its own."""
+    return {
         "version": manifest.built_with["jetway-llm"],
         "pretrained_config": {name: values[name] for name in PRETRAINED_FIELDS},
         "build_config": {
@@ -120,9 +143,7 @@ def write(manifest: Manifest, directory: Path) -> None:
             "kv_cache_type": "PAGED",
             "plugin_config": {"tokens_per_block": manifest.tokens_per_block},
         },
-        "jetway": {"format": FORMAT, **{name: values[name] for name in JETWAY_FIELDS}},
     }
-    (directory / CONFIG_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def read(directory: Path) -> Manifest:
@@ -130,8 +151,9 @@ def read(directory: Path) -> Manifest:
     fields = Fields(directory / CONFIG_FILE)
     if (number := fields.integer("jetway.format")) != FORMAT:
         raise fields.error("jetway.format", number, f"this version reads {FORMAT}")
+    engine = fields.choice("jetway.engine", ENGINES)
     manifest = Manifest(
-        engine=fields.choice("jetway.engine", ENGINES),
+        engine=engine,
         engine_id=fields.text("jetway.engine_id"),
         model_name=fields.text("jetway.model_name"),
         architecture=fields.text("pretrained_config.architecture"),
@@ -153,6 +175,7 @@ def read(directory: Path) -> Manifest:
         tokens=_read_tokens(fields),
         files=fields.table("jetway.files", int),
         built_with=fields.table("jetway.built_with", str),
+        tensorrt=read_build(fields) if engine == "tensorrt" else None,
     )
     _check_files(manifest.files, directory)
     return manifest

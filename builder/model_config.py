@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .architectures import ARCHITECTURES, Architecture
+from .architectures import ARCHITECTURES, OTHER, Architecture
 from .errors import CheckpointError, OptionError
 from .rope import ORIGINAL_POSITIONS, longrope_lengths
 
@@ -37,12 +37,15 @@ class ModelConfig:
     length_limit: LengthLimit
 
 
-def parse(fields: dict[str, Any], file: Path) -> ModelConfig:
-    """What `config.json` says, checked. `file` is where it stands, for messages. Raises CheckpointError."""
-    name = _architecture(fields, file)
+def parse(fields: dict[str, Any], file: Path, *, others: bool = False) -> ModelConfig:
+    """What `config.json` says, checked. `file` is where it stands, for messages. Raises CheckpointError.
+
+    With `others`, also of architectures that are not in ARCHITECTURES.
+    """
+    name = _architecture(fields, file, others=others)
     _check_unquantized(fields, file)
     _check_scales(fields, file)
-    sizes = _Sizes(fields, ARCHITECTURES[name], file)
+    sizes = _Sizes(fields, ARCHITECTURES.get(name, OTHER), file)
     num_heads, hidden_size = sizes.get("num_attention_heads"), sizes.get("hidden_size")
     num_kv_heads = sizes.get("num_key_value_heads", default=num_heads)
     if num_heads % num_kv_heads:
@@ -77,20 +80,21 @@ def resolve_max_seq_len(config: ModelConfig, asked: int | None, file: Path) -> i
     return asked or limit.tokens
 
 
-def _architecture(fields: dict[str, Any], file: Path) -> str:
+def _architecture(fields: dict[str, Any], file: Path, *, others: bool) -> str:
     """The architecture's name, if engines of this very variant of it can be built."""
     names = fields.get("architectures")
-    if not isinstance(names, list) or len(names) != 1 or names[0] not in list(ARCHITECTURES):
+    name = names[0] if isinstance(names, list) and len(names) == 1 else None
+    if not isinstance(name, str) or not (others or name in ARCHITECTURES):
         raise CheckpointError(
             file, f"architectures {names!r} is not supported", f"Supported are {', '.join(ARCHITECTURES)}"
         )
-    for fixed in ARCHITECTURES[names[0]].fixed:
+    for fixed in ARCHITECTURES.get(name, OTHER).fixed:
         value = fields.get(fixed.field, fixed.default)
         if bool(value) != fixed.is_true:
             raise CheckpointError(
                 file, f"{fixed.field} is {value!r}, which paged attention cannot compute", "Build another model"
             )
-    return str(names[0])
+    return name
 
 
 def _check_unquantized(fields: dict[str, Any], file: Path) -> None:

@@ -1,14 +1,18 @@
 """What a build will make, settled before anything slow or large starts, and without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from . import checkpoint, gguf, metadata, model_config
+from . import checkpoint, metadata, model_config
 from .checkpoint import Checkpoint
+from .errors import OptionError
 from .manifest import kv_bytes_per_head
 from .model_config import ModelConfig
 from .spec import BuildSpec
 
-BYTES_PER_PARAMETER = {None: 4, "int8": 1}  # by quantization
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+QUANTIZED_BYTES = {"int8": 1, "fp8": 1, "int4": 0.5}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +21,7 @@ class Plan:
 
     spec: BuildSpec
     source: Checkpoint
+    fields: Mapping[str, Any]  # config.json as it stands
     config: ModelConfig
     num_parameters: int
     max_seq_len: int
@@ -24,7 +29,9 @@ class Plan:
     @property
     def engine_bytes(self) -> int:
         """What the engine will take on disk, within a few percent."""
-        return self.num_parameters * BYTES_PER_PARAMETER[self.spec.quantization]
+        quantization = self.spec.quantization
+        each = QUANTIZED_BYTES[quantization] if quantization else DTYPE_BYTES[self.spec.dtype]
+        return int(self.num_parameters * each)
 
     @property
     def block_bytes(self) -> int:
@@ -39,12 +46,21 @@ def make(spec: BuildSpec) -> Plan:
     """The plan for `spec`. Raises CheckpointError for a checkpoint that no engine can come of, OptionError."""
     source = checkpoint.find(spec.model_dir)
     file = source.metadata_file
-    found = gguf.read(file) if source.gguf_file else metadata.read(source)
-    config = model_config.parse(found.config, file)
+    is_tensorrt = spec.engine == "tensorrt"
+    if source.gguf_file:
+        if is_tensorrt:
+            raise OptionError(f"--engine tensorrt: {file} is GGUF. Build it from the model's safetensors.")
+        from . import gguf  # here, since its package comes with the CPU engine
+
+        found = gguf.read(file)
+    else:
+        found = metadata.read(source)
+    config = model_config.parse(found.config, file, others=is_tensorrt)
     metadata.check_plausible(found, config, file)
     return Plan(
         spec=spec,
         source=source,
+        fields=found.config,
         config=config,
         num_parameters=found.num_parameters,
         max_seq_len=model_config.resolve_max_seq_len(config, spec.max_seq_len, file),

@@ -1,12 +1,13 @@
-"""A build, stage by stage: inspect, validate, convert, compile, manifest, verify. Only a verified engine appears."""
+"""An OpenVINO build, stage by stage: inspect, validate, convert, compile, manifest, verify. Only a verified engine appears."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import disk, identity, manifest, offline, plan, reuse
+from .describe import Built, describe
 from .errors import VerifyError
-from .manifest import Manifest, Tokens
+from .manifest import Manifest
 from .plan import Plan
 from .progress import Progress
 from .spec import BuildSpec
@@ -107,7 +108,9 @@ class _Build:
                 self.plan.source.generation_file,
             )
             tokenizer.write(validated.hf_tokenizer, validated.chat_template, directory)
-            written = self._manifest(tokens)
+            files, versions = self.staging.files(), identity.package_versions(self.plan.spec)
+            engine_id = identity.engine_id(self.plan.spec, self.digests)
+            written = describe(self.plan, Built(engine_id, validated.sliding_windows, tokens, files, versions))
             manifest.write(written, directory)
             self.progress.say(f"engine {written.engine_id[:12]}")
         return written
@@ -126,30 +129,3 @@ class _Build:
                 self.staging.clear()  # there is nothing to go on from
                 raise
             self.progress.say(f"{agreement.num_tokens} positions within {agreement.difference:.0e} of Hugging Face")
-
-    def _manifest(self, tokens: Tokens) -> Manifest:
-        spec, config = self.plan.spec, self.plan.config
-        return Manifest(
-            engine=spec.engine,
-            engine_id=identity.engine_id(spec, self.digests),
-            model_name=spec.output_dir.resolve().name,
-            architecture=config.architecture,
-            dtype=spec.dtype,
-            quantization=spec.quantization,
-            kv_cache_dtype=spec.kv_cache_dtype,
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            num_hidden_layers=config.num_hidden_layers,
-            num_attention_heads=config.num_attention_heads,
-            num_key_value_heads=config.num_key_value_heads,
-            head_size=config.head_size,
-            max_position_embeddings=config.max_position_embeddings,
-            tokens_per_block=spec.tokens_per_block,
-            max_batch_size=spec.max_batch_size,
-            max_num_tokens=spec.max_num_tokens,
-            max_seq_len=self.plan.max_seq_len,
-            sliding_windows=self.validated.sliding_windows,
-            tokens=tokens,
-            files=self.staging.files(),
-            built_with=identity.package_versions(spec),
-        )

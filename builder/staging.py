@@ -32,20 +32,25 @@ class Staging:
 
     def files(self) -> dict[str, int]:
         """The files of the engine so far, and their sizes."""
-        return {path.name: path.stat().st_size for path in sorted(self.directory.iterdir()) if path.name != MARKER}
+        files = sorted(path for path in self.directory.rglob("*") if path.is_file() and path.name != MARKER)
+        return {str(path.relative_to(self.directory)): path.stat().st_size for path in files}
 
     def clear(self) -> None:
         """Remove everything."""
         for path in self.directory.iterdir():
-            path.unlink()
+            _remove(path)
+
+    def drop(self, name: str) -> None:
+        """Remove one file or folder."""
+        _remove(self.directory / name)
 
     def clean(self) -> None:
         """Remove everything but the files of a finished stage."""
         files = self._finished().get("files")
-        kept = () if files is None else (*files, MARKER)
+        kept = set() if files is None else {MARKER, *(Path(name).parts[0] for name in files)}
         for path in self.directory.iterdir():
             if path.name not in kept:
-                path.unlink()
+                _remove(path)
 
     def _finished(self) -> dict[str, Any]:
         """What the marker says; nothing where it is absent or broken, or a file is not as it says."""
@@ -55,6 +60,13 @@ class Staging:
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return finished if sizes == finished["files"] else {}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerFast
 
-from . import huggingface, quantize, template, tokenizer
+from . import huggingface, template, tokenizer
 from .plan import Plan
 
 
@@ -19,7 +19,9 @@ class Validated:
 
 def validate(plan: Plan) -> Validated:
     """Check tokenizer, chat template and the tensors' names and shapes. Raises CheckpointError, OptionError."""
-    if plan.spec.quantization:
+    if plan.spec.engine == "openvino" and plan.spec.quantization:
+        from . import quantize  # here, since it loads openvino
+
         quantize.check_available()
     source = plan.source
     sliding_windows = _sliding_windows(plan)

@@ -23,10 +23,17 @@ def test_builds(tiny_checkpoint: Path, tiny_engine: Path, capsys: pytest.Capture
 
 
 def test_wrong_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--model-dir", str(tmp_path), "--output-dir", str(tmp_path / "engine"), "--engine", "tensorrt"]
+    arguments = ["--model-dir", str(tmp_path), "--output-dir", str(tmp_path / "engine"), "--engine", "onnx"]
     assert main(arguments) == 2
     assert capsys.readouterr().err == (
-        "build-engine: error: --engine tensorrt: this version builds OpenVINO engines only. Use --engine openvino.\n"
+        "build-engine: error: --engine onnx: not supported by this version. Use openvino or tensorrt.\n"
+    )
+
+
+def test_conversions_are_tensorrts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model-dir", str(tmp_path), "--output-dir", str(tmp_path / "engine"), "--convert-only"]) == 2
+    assert capsys.readouterr().err == (
+        "build-engine: error: --convert-only: writes TensorRT-LLM's checkpoints. Pass --engine tensorrt with it.\n"
     )
 
 

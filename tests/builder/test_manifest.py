@@ -122,9 +122,15 @@ def without(section: str, field: str) -> Callable[[Document], None]:
         (changed("jetway", "format", 2), "jetway.format is 2; this version reads 1"),
         (changed("jetway", "engine", "onnx"), "jetway.engine is 'onnx'; this version knows openvino, tensorrt"),
         (changed("jetway", "engine_id", ""), "jetway.engine_id is ''; it must be a text"),
-        (changed("jetway", "kv_cache_dtype", "u4"), "jetway.kv_cache_dtype is 'u4'; this version knows f32, u8"),
+        (
+            changed("jetway", "kv_cache_dtype", "u4"),
+            "jetway.kv_cache_dtype is 'u4'; this version knows f32, u8, float32, float16, bfloat16, fp8, int8",
+        ),
         (changed("jetway", "tokens", {"eos_ids": 2}), "jetway.tokens.eos_ids is 2; it must be a list of token ids"),
-        (changed("jetway", "quantization", "int4"), "jetway.quantization is 'int4'; this version knows int8"),
+        (
+            changed("jetway", "quantization", "int2"),
+            "jetway.quantization is 'int2'; this version knows int8, int4, fp8",
+        ),
         (
             changed("jetway", "sliding_windows", [0, 64]),
             "jetway.sliding_windows is [0, 64]; it must be a list of positive integers and null",

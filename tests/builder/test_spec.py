@@ -7,6 +7,7 @@ import pytest
 
 from jetway.builder.errors import OptionError
 from jetway.builder.spec import BuildSpec
+from jetway.builder.tensorrt.options import TensorRtOptions
 
 
 def make_spec(**options: Any) -> BuildSpec:
@@ -16,14 +17,33 @@ def make_spec(**options: Any) -> BuildSpec:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"engine": "onnx"}, "--engine onnx: not supported by this version. Use openvino or tensorrt."),
+        ({"dtype": "float16"}, "--dtype float16: openvino engines have float32. Use that, or another --engine."),
         (
-            {"engine": "tensorrt"},
-            "--engine tensorrt: this version builds OpenVINO engines only. Use --engine openvino.",
+            {"kv_cache_dtype": "fp8"},
+            "--kv-cache-dtype fp8: openvino engines have f32, u8. Use one, or another --engine.",
         ),
-        ({"engine": "onnx"}, "--engine onnx: not supported by this version. Use openvino."),
-        ({"dtype": "float16"}, "--dtype float16: not supported by this version. Use float32."),
-        ({"kv_cache_dtype": "fp8"}, "--kv-cache-dtype fp8: not supported by this version. Use f32 or u8."),
-        ({"quantization": "int4"}, "--quantization int4: not supported by this version. Use int8."),
+        ({"quantization": "int4"}, "--quantization int4: openvino engines have int8. Use that, or another --engine."),
+        (
+            {"engine": "tensorrt", "dtype": "int8"},
+            "--dtype int8: tensorrt engines have auto, float16, bfloat16, float32. Use one, or another --engine.",
+        ),
+        (
+            {"engine": "tensorrt", "dtype": "auto", "kv_cache_dtype": "u8"},
+            (
+                "--kv-cache-dtype u8: tensorrt engines have auto, fp8, int8, float16, bfloat16, float32. Use one, or "
+                "another --engine."
+            ),
+        ),
+        (
+            {"engine": "tensorrt", "dtype": "auto", "kv_cache_dtype": "auto", "tokens_per_block": 48},
+            "--tokens-per-block 48: must be a power of two, such as 32.",
+        ),
+        (
+            {"tensorrt": TensorRtOptions(tp_size=2)},
+            "--tp-size: is of TensorRT engines only. Leave it out, or pass --engine tensorrt.",
+        ),
+        ({"tokens_per_block": 0}, "--tokens-per-block 0: must be at least 1."),
         (
             {"tokens_per_block": 64},
             "--tokens-per-block 64: OpenVINO's paged attention on CPU has blocks of 32 tokens. Leave the flag out.",

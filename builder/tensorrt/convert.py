@@ -1,0 +1,50 @@
+"""A Hugging Face checkpoint to a TensorRT-LLM one, without TensorRT-LLM and without a GPU. Loads torch."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from jetway.builder.checkpoint import CONFIG_FILE
+
+from . import safetensors_file, tensors
+from .decoder import Decoder
+from .parallel import Rank
+from .plan import TensorRtPlan
+from .safetensors_file import Entry
+from .weights import Weights
+
+SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+
+def weights_file(rank: int) -> str:
+    """The name of a rank's weights in a TensorRT-LLM checkpoint."""
+    return f"rank{rank}.safetensors"
+
+
+def write_checkpoint(planned: TensorRtPlan, decoder: Decoder, directory: Path, say: Callable[[str], None]) -> None:
+    """Write `config.json` and one file a rank, with one tensor in memory at a time. Raises CheckpointError, OSError."""
+    dtype = getattr(torch, planned.spec.dtype)
+    with Weights.open(planned.plan.source.weights, dtype) as weights:
+        head = tensors.HEAD if tensors.HEAD in weights else tensors.EMBEDDING
+        for rank in planned.ranks:
+            entries = _entries(planned, tensors.of_rank(decoder, rank, head=head), rank, weights)
+            safetensors_file.write(directory / weights_file(rank.index), entries)
+            say(f"rank {rank.index} of {len(planned.ranks)} written")
+    text = json.dumps(planned.checkpoint_config, indent=2) + "\n"
+    (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def _entries(
+    planned: TensorRtPlan, table: Iterator[tensors.RankTensor], rank: Rank, weights: Weights
+) -> Iterator[Entry]:
+    dtype = SAFETENSORS_DTYPES[planned.spec.dtype]
+    for tensor in table:
+        yield Entry(tensor.name, dtype, tensor.shape, partial(weights.read, tensor))
+    if planned.spec.kv_cache_dtype == "fp8":
+        # As TensorRT-LLM's own conversion has it where nothing was measured.
+        for local in range(len(rank.layers)):
+            name = f"transformer.layers.{local}.attention.kv_cache_scaling_factor"
+            yield Entry(name, "F32", (1,), partial(torch.ones, 1))

@@ -1,0 +1,73 @@
+"""What TensorRT-LLM cannot build together, or would quietly build otherwise (contracts/tensorrt-llm.md, 2.2 and 3.3)."""
+
+from collections.abc import Iterator
+
+from jetway.builder.errors import OptionError
+from jetway.builder.spec import BuildSpec
+
+from .build_config import WEIGHT_ONLY
+
+LARGEST_OFFSET = 2**31 - 1  # the block table's offsets are int32
+WITHOUT_PAGED = "or pass --use-paged-context-fmha disable, and serve without chunked prefill and prefix reuse"
+
+
+def is_calibrated(spec: BuildSpec) -> bool:
+    """Whether scales are measured, which TensorRT-LLM does on a GPU."""
+    return spec.quantization == "fp8" or spec.kv_cache_dtype == "int8"
+
+
+def check_conversion(spec: BuildSpec) -> None:
+    """Raise OptionError for weights that cannot be made. `spec` leaves nothing to `auto`."""
+    _raise_first(_of_weights(spec))
+
+
+def check_build(spec: BuildSpec, max_seq_len: int) -> None:
+    """Raise OptionError for an engine that cannot be built, or not as it is asked for."""
+    _raise_first(_of_paged_context(spec, max_seq_len))
+    _raise_first(_of_engine(spec, max_seq_len))
+
+
+def _raise_first(problems: Iterator[str]) -> None:
+    for problem in problems:
+        raise OptionError(problem)
+
+
+def _of_weights(spec: BuildSpec) -> Iterator[str]:
+    dtype, quantization, kv = spec.dtype, spec.quantization, spec.kv_cache_dtype
+    if kv not in (dtype, "fp8", "int8"):
+        yield f"--kv-cache-dtype {kv}: a cache that is not quantized has the model's --dtype {dtype}. Use auto."
+    if quantization in WEIGHT_ONLY and dtype == "float32":
+        yield f"--quantization {quantization}: its kernels compute in 16 bits. Pass --dtype float16 or bfloat16."
+    if is_calibrated(spec) and spec.tensorrt.calib_dataset is None:
+        what = "--quantization fp8" if quantization == "fp8" else "--kv-cache-dtype int8"
+        yield f"{what}: its scales are measured on texts. Name a data set on disk: --calib-dataset DIR."
+
+
+def _of_engine(spec: BuildSpec, max_seq_len: int) -> Iterator[str]:
+    if spec.tensorrt.gemm_plugin == "fp8" and spec.quantization != "fp8":
+        yield "--gemm-plugin fp8: multiplies fp8 weights only. Pass --quantization fp8, or --gemm-plugin auto."
+    num_blocks = -(-max_seq_len // spec.tokens_per_block)
+    if (spec.max_batch_size - 1) * num_blocks * 2 + num_blocks > LARGEST_OFFSET:
+        yield (
+            f"--max-batch-size {spec.max_batch_size}: with {num_blocks} blocks a sequence its block table exceeds "
+            "32 bits. Lower it, or raise --tokens-per-block."
+        )
+
+
+def _of_paged_context(spec: BuildSpec, max_seq_len: int) -> Iterator[str]:
+    if not spec.tensorrt.use_paged_context_fmha:
+        if spec.max_num_tokens < max_seq_len:
+            yield (
+                f"--max-num-tokens {spec.max_num_tokens}: without paged-context FMHA a prompt is computed in one step, "
+                f"and one may have {max_seq_len} tokens. Raise it to that, or lower --max-seq-len."
+            )
+        return
+    if spec.kv_cache_dtype == "int8":
+        yield f"--kv-cache-dtype int8: excludes paged-context FMHA. Use auto, {WITHOUT_PAGED}."
+    if spec.kv_cache_dtype == "fp8" and spec.quantization != "fp8":
+        yield (
+            "--kv-cache-dtype fp8: with paged-context FMHA it needs fp8 weights. Pass --quantization fp8, use auto, "
+            f"{WITHOUT_PAGED}."
+        )
+    if spec.dtype == "float32":
+        yield f"--dtype float32: has no paged-context FMHA. Use float16 or bfloat16, {WITHOUT_PAGED}."

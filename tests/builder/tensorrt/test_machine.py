@@ -1,0 +1,58 @@
+"""What a machine has, by nvidia-smi and the installed packages."""
+
+from pathlib import Path
+
+import pytest
+
+from jetway.builder.tensorrt import machine
+from jetway.builder.tensorrt.machine import Gpu
+
+ANSWER = """GPU-1f, NVIDIA H100 80GB HBM3, 9.0, 580.65.06, 80000
+GPU-2e, NVIDIA H100 80GB HBM3, 9.0, 580.65.06, 512
+"""
+FIRST = Gpu("GPU-1f", "NVIDIA H100 80GB HBM3", (9, 0), "580.65.06", 80000 << 20)
+SECOND = FIRST._replace(uuid="GPU-2e", free_bytes=512 << 20)
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of that name that answers so."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{ANSWER}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return program
+
+
+def test_gpus(nvidia_smi: Path) -> None:
+    assert machine.inspect().gpus == (FIRST, SECOND)
+    assert machine.inspect().compute_capability == "9.0"
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [("1", (SECOND,)), ("1, 0", (SECOND, FIRST)), ("GPU-1f", (FIRST,)), ("", ()), ("7", ())],
+)
+def test_visible_devices(
+    nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch, visible: str, gpus: tuple[Gpu, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert machine.inspect().gpus == gpus
+
+
+def test_a_driver_that_does_not_answer(nvidia_smi: Path) -> None:
+    nvidia_smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert machine.inspect().gpus == ()
+
+
+def test_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = machine.inspect()
+    assert found.gpus == ()
+    assert found.available_bytes > 1 << 20
+
+
+def test_versions() -> None:
+    assert machine.installed(("no-such-package",)) == {}
+    assert list(machine.installed(("numpy", "no-such-package"))) == ["numpy"]
