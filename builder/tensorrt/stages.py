@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jetway.builder import disk, identity, manifest, offline, reuse
 from jetway.builder.checkpoint import CONFIG_FILE
@@ -22,6 +22,9 @@ from .engine_config import check_as_asked
 from .machine import Machine
 from .plan import TensorRtPlan
 from .workers import Job
+
+if TYPE_CHECKING:
+    from jetway.builder.validate import Validated
 
 CHECKPOINT_DIR = "checkpoint"  # the converted model, in staging; no part of an engine
 
@@ -79,8 +82,13 @@ def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool)
 class _Text:
     """The tokenizer, checked before hours of work."""
 
-    write: Callable[[Path], None]
+    validated: "Validated"
     tokens: Tokens
+
+    def write(self, directory: Path) -> None:
+        from jetway.builder import tokenizer
+
+        tokenizer.write(self.validated.hf_tokenizer, self.validated.chat_template, directory)
 
     @classmethod
     def of(cls, planned: Plan) -> "_Text":
@@ -93,10 +101,7 @@ class _Text:
         _check_windows(planned, validated.sliding_windows)
         generation = huggingface.inspect_model(planned.source).generation_config
         vocab_size, source = planned.config.vocab_size, planned.source.generation_file
-        return cls(
-            write=lambda directory: tokenizer.write(validated.hf_tokenizer, validated.chat_template, directory),
-            tokens=tokenizer.special_tokens(validated.hf_tokenizer, generation, vocab_size, source),
-        )
+        return cls(validated, tokenizer.special_tokens(validated.hf_tokenizer, generation, vocab_size, source))
 
 
 @dataclass(frozen=True, slots=True)

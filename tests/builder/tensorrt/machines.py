@@ -10,5 +10,5 @@ VERSIONS = {"tensorrt_llm": "1.2.1", "tensorrt": "10.14.1.48"}
 
 
 def make_machine(**fields: Any) -> Machine:
-    defaults = {"gpus": (H100, H100_TOO), "versions": VERSIONS, "available_bytes": 64 << 30}
+    defaults: dict[str, Any] = {"gpus": (H100, H100_TOO), "versions": VERSIONS, "available_bytes": 64 << 30}
     return Machine(**defaults | fields)
