@@ -4,9 +4,12 @@ contracts/tensorrt-llm.md sections 3.2 and 3.3. Nothing of it has run on a GPU.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from jetway.builder.manifest import KV_BYTES, Manifest, TensorRtBuild
 
 from .base import Int32Array, Int64Array
 from .counts import blocks_of
@@ -29,6 +32,18 @@ class KvLayout:
     head_size: int
     item_bytes: int  # of one number: 1 for an FP8 or INT8 cache
     max_seq_len: int
+
+    @classmethod
+    def of(cls, manifest: Manifest, build: TensorRtBuild) -> Self:
+        """Of every tensor-parallel rank: KV heads are split, and doubled where there are fewer than ranks."""
+        return cls(
+            num_layers=manifest.num_hidden_layers,
+            num_kv_heads=-(-manifest.num_key_value_heads // build.tp_size),
+            tokens_per_block=manifest.tokens_per_block,
+            head_size=manifest.head_size,
+            item_bytes=KV_BYTES[manifest.kv_cache_dtype],
+            max_seq_len=manifest.max_seq_len,
+        )
 
     @property
     def block_bytes(self) -> int:

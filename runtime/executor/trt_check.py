@@ -1,0 +1,73 @@
+"""Whether a TensorRT engine can be served here, known before it is loaded.
+
+What nobody could drive by steps, the manifest's reader refuses: a cache that is not paged, padded input, managed or
+streamed weights, missing ranks, sizes that exclude each other. Here is what depends on the place and on this executor.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jetway.builder.manifest import CONFIG_FILE, Manifest, ManifestError, TensorRtBuild, read
+from jetway.runtime.errors import ConfigError
+
+from .trt_kv import MAX_OFFSET, KvLayout
+
+REBUILD = "Build it again, for what is here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an engine is to be served on, and with."""
+
+    tensorrt_llm_version: str  # installed
+    tensorrt_version: str  # installed
+    compute_capability: str  # of every GPU, for example "9.0"
+    tp_size: int  # ranks that will run it, one GPU each
+
+
+def read_engine(directory: Path, here: Surroundings) -> Manifest:
+    """The manifest of a TensorRT engine that can be served here.
+
+    Raises ConfigError, which names the file, the field, its value and the remedy.
+    """
+    try:
+        manifest = read(directory)
+        file = directory / CONFIG_FILE
+        if manifest.tensorrt is None:
+            raise ManifestError(file, f"jetway.engine is {manifest.engine!r}, not 'tensorrt'")
+        _check_place(file, manifest.tensorrt, here)
+        _check_steps(file, manifest, manifest.tensorrt)
+    except ManifestError as error:
+        raise ConfigError(str(error)) from error
+    return manifest
+
+
+def _check_place(file: Path, build: TensorRtBuild, here: Surroundings) -> None:
+    """An engine belongs to the versions and to the kind of GPU that it was built with."""
+    for field, built, found in (
+        ("version", build.tensorrt_llm_version, here.tensorrt_llm_version),
+        ("jetway.built_with.tensorrt", build.tensorrt_version, here.tensorrt_version),
+        ("jetway.compute_capability", build.compute_capability, here.compute_capability),
+    ):
+        if built != found:
+            raise ManifestError(file, f"{field} is {built!r}, but here is {found!r}", REBUILD)
+    if build.tp_size != here.tp_size:
+        problem = f"pretrained_config.mapping.tp_size is {build.tp_size}, but it is to be served on {here.tp_size} GPUs"
+        raise ManifestError(file, problem, f"Build it with --tp-size {here.tp_size}")
+
+
+def _check_steps(file: Path, manifest: Manifest, build: TensorRtBuild) -> None:
+    """What this executor's steps need of an engine, beside what every one's need."""
+    if build.pp_size != 1:
+        problem = f"pretrained_config.mapping.pp_size is {build.pp_size}, and pipelines are not served"
+        raise ManifestError(file, problem, "Build it with --pp-size 1")
+    if not build.use_paged_context_fmha:
+        problem = (
+            "build_config.plugin_config.use_paged_context_fmha is false: later chunks of a prompt, and what follows"
+        )
+        raise ManifestError(
+            file, f"{problem} a shared prefix, would see themselves alone", "Build it with an fp16 cache"
+        )
+    if manifest.max_batch_size * KvLayout.of(manifest, build).max_blocks_per_seq * 2 > MAX_OFFSET:
+        problem = f"build_config.max_batch_size is {manifest.max_batch_size}: the block table's places pass int32"
+        raise ManifestError(file, problem, "Build it with a smaller --max-batch-size")
