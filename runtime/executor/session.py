@@ -1,0 +1,110 @@
+"""One Run call: a thread of ours reads plans ahead, another runs them, gRPC's own sends results.
+
+What can be done while the device computes is done then: reading and decoding the next plan, encoding the last result.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import grpc
+
+from jetway.runtime.errors import EngineFailed
+from jetway.scheduler.plan import StepPlan, StepResult
+from jetway.v1 import executor_pb2
+
+from .counts import PlanError
+from .wire import plan_from_proto, result_to_proto
+
+MAX_PLANS_AHEAD = 2  # read and not yet taken; more stay with gRPC, whose flow control slows the scheduler
+MAX_UNSENT_RESULTS = 16  # a scheduler is at most one plan ahead; one that sends and never reads is cut off
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a session ended."""
+
+    code: grpc.StatusCode
+    details: str = ""
+
+
+class SessionEnded(Exception):
+    """No plan comes any more."""
+
+
+class Session:
+    """Results go out in order; after the first End nothing does."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._plans: SimpleQueue[StepPlan | Exception] = SimpleQueue()
+        self._room = threading.Semaphore(MAX_PLANS_AHEAD)
+        self._results: SimpleQueue[StepResult | End] = SimpleQueue()
+
+    def run(self, messages: Iterator[executor_pb2.StepPlan], step: Callable[[StepPlan], StepResult]) -> None:
+        """Begin to read `messages` and to do `step` with each, in order, until either is over."""
+        threading.Thread(target=self._read, args=(messages,), name="plans", daemon=True).start()
+        threading.Thread(target=self._run, args=(step,), name="steps", daemon=True).start()
+
+    def end(self, end: End) -> None:
+        self._results.put(end)
+
+    def results(self) -> Iterator[executor_pb2.StepResult | End]:
+        """What is to be sent; an End is the last."""
+        while not isinstance(item := self._results.get(), End):
+            yield result_to_proto(item)
+        yield item
+
+    def _read(self, messages: Iterator[executor_pb2.StepPlan]) -> None:
+        try:
+            for message in messages:
+                self._plans.put(_decode(message))
+                self._room.acquire()
+            self._plans.put(SessionEnded())
+        except (grpc.RpcError, PlanError) as error:  # the client is gone, or the call has ended; or a bad plan
+            self._plans.put(error)
+
+    def _run(self, step: Callable[[StepPlan], StepResult]) -> None:
+        """To the end of the session, whatever that is."""
+        try:
+            while True:
+                self._results.put(step(self._next_plan()))
+        except SessionEnded:
+            end = End(grpc.StatusCode.OK)
+        except TooFarBehind as error:
+            end = End(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except PlanError as error:
+            end = End(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except EngineFailed as error:
+            end = End(grpc.StatusCode.INTERNAL, error.message)
+        except grpc.RpcError:
+            end = End(grpc.StatusCode.CANCELLED)
+        except Exception as error:
+            log.exception("a fault of ours ends the session of epoch %d", self.epoch)
+            end = End(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+        self.end(end)
+        self._room.release(MAX_PLANS_AHEAD)  # whoever reads may go on, to the end of the call
+
+    def _next_plan(self) -> StepPlan:
+        plan = self._plans.get()
+        if isinstance(plan, Exception):
+            raise plan
+        self._room.release()
+        if self._results.qsize() >= MAX_UNSENT_RESULTS:
+            raise TooFarBehind(f"{MAX_UNSENT_RESULTS} results wait to be read")
+        return plan
+
+
+class TooFarBehind(Exception):
+    """The scheduler sends plans and does not read their results."""
+
+
+def _decode(message: executor_pb2.StepPlan) -> StepPlan:
+    try:
+        return plan_from_proto(message)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
