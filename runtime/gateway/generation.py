@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jetway.runtime.errors import JetwayError
 from jetway.runtime.wire import sampling_to_proto
@@ -97,11 +97,11 @@ class Generation:
         for sequence_index in list(self._open):
             self.end(sequence_index, End(common_pb2.FINISH_REASON_FAILED, error=error))
 
-    def push(self, sequence_index: int, token: int) -> None:
-        tokens = self._open.get(sequence_index)
-        if tokens is not None:  # else it is overshoot: sampled before the scheduler knew of the end
-            tokens.append(token)
-            self._inbox.of(self._first_choice + sequence_index).tokens.append(token)
+    def push(self, sequence_index: int, tokens: Sequence[int]) -> None:
+        generated = self._open.get(sequence_index)
+        if generated is not None:  # else it is overshoot: sampled before the scheduler knew of the end
+            generated += tokens
+            self._inbox.of(self._first_choice + sequence_index).tokens += tokens
 
     def push_logprobs(self, sequence_index: int, logprobs: common_pb2.TokenLogprobs) -> None:
         """Of the tokens pushed, in their order."""

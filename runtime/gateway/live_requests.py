@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from jetway.runtime.errors import Cancelled, DeadlineExceeded, EngineFailed, JetwayError, Overloaded, Unavailable
@@ -57,9 +57,12 @@ class LiveRequests:
         for refusal in frame.refused:
             if generation := live.pop(refusal.handle, None):
                 generation.refuse(error_from_proto(refusal.error))
-        for handle, index, token in zip(frame.token_handles, frame.token_indices, frame.tokens, strict=True):
+        gained: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # a slow gateway's frame holds many steps
+        for sequence, token in zip(zip(frame.token_handles, frame.token_indices), frame.tokens, strict=True):
+            gained[sequence].append(token)
+        for (handle, index), tokens in gained.items():
             if generation := live.get(handle):
-                generation.push(index, token)
+                generation.push(index, tokens)
         for row, logprobs in zip(frame.logprob_rows, frame.logprobs, strict=True):
             if generation := live.get(frame.token_handles[row]):
                 generation.push_logprobs(frame.token_indices[row], logprobs)

@@ -20,6 +20,12 @@ log = logging.getLogger(__name__)
 _BACKOFF_S = 0.05  # doubles with each stream that ends before its first frame ...
 _MAX_BACKOFF_S = 1.0  # ... up to this
 _STATS_TIMEOUT_S = 1.0
+_CHANNEL_OPTIONS = [
+    *CHANNEL_OPTIONS,
+    # What this gateway is slow to take gathers at the scheduler, into larger frames, and not on the way.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 1 << 14),
+]
 
 
 class SchedulerSession:
@@ -53,7 +59,7 @@ class SchedulerSession:
             raise Unavailable("the gateway has no connection to the scheduler; try again")
 
     def start(self) -> None:
-        self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """One choice as text: its tokens, detokenized and cut at the first stop string."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from jetway.v1 import common_pb2
@@ -46,21 +47,21 @@ class Transcript:
     def take(self, gathered: Gathered) -> Piece:
         """The next tokens; with the choice's end also the text that was held back."""
         tokens, end = gathered.tokens, gathered.end
+        offset = self._detokenizer.num_chars
         # The token that ended the choice has no text.
-        silent = len(tokens) - 1 if end is not None and end.reason == common_pb2.FINISH_REASON_STOP else None
+        ended_by_token = end is not None and end.reason == common_pb2.FINISH_REASON_STOP
+        pieces = self._detokenizer.push(tokens[:-1] if ended_by_token else tokens)
         text = ""
-        offsets: list[int] = []
-        for position, token in enumerate(tokens):
-            offsets.append(self._detokenizer.num_chars)
-            if position != silent:
-                text += self._stops.push(self._detokenizer.push(token))
-                if self._stops.found:
-                    tokens = tokens[: position + 1]
-                    break
+        for position, piece in enumerate(pieces):
+            text += self._stops.push(piece)
+            if self._stops.found:
+                tokens = tokens[: position + 1]
+                break
         if end is not None and not self._stops.found:
             text += self._stops.push(self._detokenizer.flush())
             text += self._stops.flush()
         self.num_tokens += len(tokens)
         if not gathered.logprobs:
             return Piece(text, tokens)
+        offsets = accumulate(map(len, pieces), initial=offset)
         return Piece(text, tokens, [ScoredToken(*each) for each in zip(tokens, gathered.logprobs, offsets)])

@@ -1,4 +1,6 @@
-"""Token ids to text, one at a time, without breaking characters."""
+"""Token ids to text as they come, without breaking characters."""
+
+from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
@@ -18,12 +20,18 @@ class Detokenizer:
         self._anchor_chars = len(self._decode())
         self.num_chars = 0  # that are out
 
-    def push(self, token: int) -> str:
-        self._tokens.append(token)
+    def push(self, tokens: Sequence[int]) -> list[str]:
+        """What each of them adds."""
+        self._tokens += tokens
+        pieces = [self._step(token) for token in tokens]
+        self.num_chars += sum(map(len, pieces))
+        return pieces
+
+    def _step(self, token: int) -> str:
         if self._stream is None:
             return ""
         try:
-            piece = self._stream.step(self._tokenizer, token) or ""
+            return self._stream.step(self._tokenizer, token) or ""
         except Exception as error:  # `tokenizers` raises no class of its own
             if "Invalid prefix" not in str(error):
                 raise
@@ -31,8 +39,6 @@ class Detokenizer:
             # which `flush` returns.
             self._stream = None
             return ""
-        self.num_chars += len(piece)
-        return piece
 
     def flush(self) -> str:
         """The rest, once no more tokens come: a last character that never became whole is U+FFFD."""

@@ -73,7 +73,7 @@ async def test_text_of_an_answer_continues_the_text_of_its_prompt(tmp_path: Path
     answer = ids_of(tokenizer, "▁cat", "s")
 
     detokenizer = codec.detokenizer(prompt, token_ids)
-    text = "".join([*(detokenizer.push(token) for token in answer), detokenizer.flush()])
+    text = "".join([*detokenizer.push(answer), detokenizer.flush()])
 
     assert tokenizer.decode(token_ids) + text == tokenizer.decode([*token_ids, *answer])
     assert text == " cats"
@@ -85,7 +85,7 @@ async def test_answer_in_a_chat_begins_without_a_space(tmp_path: Path) -> None:
 
     detokenizer = codec.detokenizer(HELLO, await encode(codec, HELLO))
 
-    assert [detokenizer.push(token) for token in ids_of(tokenizer, "▁cat", "s")] == ["cat", "s"]
+    assert detokenizer.push(ids_of(tokenizer, "▁cat", "s")) == ["cat", "s"]
 
 
 async def test_token_ids_stay_as_they_are(engine_dir: Path) -> None:

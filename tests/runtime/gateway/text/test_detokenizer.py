@@ -13,7 +13,7 @@ BYTE_LEVEL, METASPACE, WORDPIECE = byte_level(), metaspace(), wordpiece()
 
 def pieces(tokenizer: Tokenizer, tokens: list[int]) -> list[str]:
     detokenizer = Detokenizer(tokenizer)
-    return [*(detokenizer.push(token) for token in tokens), detokenizer.flush()]
+    return [*(piece for token in tokens for piece in detokenizer.push([token])), detokenizer.flush()]
 
 
 @pytest.mark.parametrize(
