@@ -1,13 +1,13 @@
 """Sequences to arrays: applies each StepPlan, as if serial, to the resident sequences and to an engine."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
 
-from jetway.scheduler.plan import Slot, Start, StepPlan, StepResult
+from jetway.scheduler.plan import Slot, Start, StepPlan, StepResult, TokenLogprobs
 from jetway.scheduler.request import SamplingParams
 
 from .base import Engine, Int32Array, Int64Array, SamplingState, StepBatch
@@ -26,6 +26,7 @@ class Slots:
         num_slots, block_size = self._description.max_num_seqs, self._description.block_size
         self._counts = SlotCounts.none_resident(num_slots)
         self._tables = np.zeros((num_slots, blocks_of(self._description.max_seq_len, block_size)), np.int32)
+        self._last = np.zeros(num_slots, np.int64)  # the last known token: a decode's input
         self._states: dict[int, SamplingState] = {}
         self._step = 0
 
@@ -62,6 +63,7 @@ class Slots:
         """Start sequences and grow block tables."""
         for start in plan.starts:
             self._tables[start.slot, : len(start.blocks)] = start.blocks
+            self._last[start.slot] = start.tokens[-1]
             self._states[start.slot] = self._state_of(start)
         ends = self._counts.blocks.copy()  # as after growth, so the blocks find their places from the last back
         for slot, block in zip(reversed(plan.grow_slots), reversed(plan.grow_blocks), strict=True):
@@ -91,26 +93,28 @@ class Slots:
         sampling = self._counts.computed[slots] + tokens == self._counts.known[slots]
         sampled = self._engine.execute(self._batch(slots, tokens, sampling))
         self._counts.computed[slots] += tokens
-        wanted: list[Slot] = slots[sampling].tolist()
-        self._counts.ended[[wanted[i] for i in sampled.failures]] = True
-        good = [i for i in range(len(wanted)) if i not in sampled.failures]
-        good_slots, good_tokens = [wanted[i] for i in good], [sampled.tokens[i] for i in good]
+        wanted, failures = slots[sampling], sampled.failures
+        good = [i for i in range(len(wanted)) if i not in failures] if failures else slice(None)
+        self._counts.ended[wanted[list(failures)]] = True
+        tokens_of_good = np.array(sampled.tokens, np.int64)[good]
         return StepResult(
             step=plan.step,
-            slots=good_slots,
-            tokens=good_tokens,
-            stopped=self._append(good_slots, good_tokens),
+            slots=wanted[good].tolist(),
+            tokens=tokens_of_good.tolist(),
+            stopped=self._append(wanted[good], tokens_of_good),
             skipped=skipped,
-            failures=[(wanted[i], message) for i, message in sampled.failures.items()],
-            logprobs={place: sampled.logprobs[i] for place, i in enumerate(good) if i in sampled.logprobs},
+            failures=[(Slot(int(wanted[i])), message) for i, message in failures.items()],
+            logprobs=_of_the_good(sampled.logprobs, failures),
         )
 
-    def _append(self, slots: Sequence[int], tokens: Sequence[int]) -> list[bool]:
+    def _append(self, slots: Int64Array, tokens: Int64Array) -> list[bool]:
         """Add to each sequence the token sampled for it; where that ends it."""
-        states = [self._states[slot] for slot in slots]
-        for state, token in zip(states, tokens, strict=True):
+        stopped = []
+        for slot, token in zip(slots.tolist(), tokens.tolist(), strict=True):
+            state = self._states[slot]
             state.tokens.append(token)
-        stopped = [token in state.stop_ids for state, token in zip(states, tokens, strict=True)]
+            stopped.append(token in state.stop_ids)
+        self._last[slots] = tokens
         self._counts.known[slots] += 1
         self._counts.ended[slots] = stopped
         return stopped
@@ -120,26 +124,33 @@ class Slots:
         past = self._counts.computed[slots]
         ends = past + num_tokens
         begins = _prefix_sums(num_tokens)
-        states = [self._states[slot] for slot in slots.tolist()]
-        packed: list[int] = []
-        for state, first, end in zip(states, past.tolist(), ends.tolist(), strict=True):
-            packed += state.tokens[first:end]
+        decodes = sampling & (num_tokens == 1)
+        input_ids = np.empty(begins[-1], np.int64)
+        input_ids[begins[:-1][decodes]] = self._last[slots[decodes]]
+        for row in np.flatnonzero(~decodes):
+            input_ids[begins[row] : begins[row + 1]] = self._states[slots[row]].tokens[past[row] : ends[row]]
         num_blocks = -(-ends // self._description.block_size)
         width = int(num_blocks.max())
         used = np.arange(width) < num_blocks[:, None]
         return StepBatch(
-            input_ids=np.array(packed, np.int64),
-            position_ids=np.arange(len(packed)) + np.repeat(past - begins[:-1], num_tokens),
+            input_ids=input_ids,
+            position_ids=np.arange(len(input_ids)) + np.repeat(past - begins[:-1], num_tokens),
             past_lens=past,
             subsequence_begins=begins,
             block_indices=self._tables[:, :width][slots][used],
             block_indices_begins=_prefix_sums(num_blocks),
             max_context_len=int(ends.max()),
             sample_tokens=begins[1:][sampling].astype(np.int64) - 1,
-            sample_states=[state for state, wanted in zip(states, sampling.tolist(), strict=True) if wanted],
+            sample_states=[self._states[slot] for slot in slots[sampling].tolist()],
             row_slots=slots,
             start_lens=self._counts.started[slots],
         )
+
+
+def _of_the_good(logprobs: Mapping[int, TokenLogprobs], failures: Mapping[int, str]) -> dict[int, TokenLogprobs]:
+    """By place among the rows that did not fail."""
+    good = ((row, scores) for row, scores in logprobs.items() if row not in failures)
+    return {row - sum(failed < row for failed in failures): scores for row, scores in good}
 
 
 def _copy(copy: Callable[[Int32Array, Int32Array], None], blocks: Sequence[tuple[int, int]]) -> float:
