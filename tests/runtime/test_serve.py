@@ -3,15 +3,11 @@
 import json
 import signal
 import socket
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import openai
-import psutil
 import pytest
 
 from jetway.runtime import cli
@@ -22,10 +18,8 @@ from jetway.v1.inference_pb2 import GenerateRequest
 from jetway.v1.inference_pb2_grpc import InferenceStub
 from tests.support.processes import Running
 from tests.support.scheduling import make_engine
+from tests.support.serving import READY, process_of, serving
 from tests.support.tokenizers import byte_level, write_engine
-
-JETWAY = Path(sys.executable).with_name("jetway")
-READY = "Ctrl-C stops"
 
 
 @pytest.fixture
@@ -33,17 +27,6 @@ def engine_dir(tmp_path: Path) -> Path:
     directory = tmp_path / "engine"
     directory.mkdir()
     return write_engine(directory, byte_level())
-
-
-@contextmanager
-def serving(engine_dir: Path, *arguments: str | Path, **settings: str) -> Iterator[Running]:
-    """Over a simulated engine, on any free ports, unless `settings` say otherwise."""
-    runtime_parent = engine_dir.parent / "run"
-    runtime_parent.mkdir()
-    settings = {"backend": "simulated", "port": "0", "grpc_port": "0"} | settings
-    with Running.start([JETWAY, "serve", engine_dir, *arguments], runtime_parent, **settings) as running:
-        yield running
-    assert list(runtime_parent.iterdir()) == []
 
 
 def openai_client(running: Running) -> openai.OpenAI:
@@ -106,11 +89,6 @@ def test_in_json_every_line_is_an_object(engine_dir: Path) -> None:
     assert {line["role"] for line in lines if line.get("request_id") == "mine"} == {"gateway"}
     assert {json.loads(line)["role"] for line in out.splitlines()} == {"supervisor"}
     assert "secret" not in err
-
-
-def process_of(running: Running, role: str) -> psutil.Process:
-    (process,) = [child for child in psutil.Process(running.pid).children() if role in child.cmdline()]
-    return process
 
 
 @pytest.mark.parametrize("role", ["executor", "scheduler"])
