@@ -33,6 +33,14 @@ class SteppedExecutor:
     def hold_after(self, num_steps: int) -> None:
         self._permits = asyncio.Semaphore(num_steps)
 
+    async def step(self) -> None:
+        """Let one result through, if there is one."""
+        num_received = self.num_received
+        if self.num_sent > num_received:
+            self._permits.release()
+            while self.num_received == num_received:
+                await asyncio.sleep(0)
+
     def go_on(self) -> None:
         for _ in range(1000):
             self._permits.release()
@@ -56,11 +64,13 @@ class SteppedExecutor:
 
 
 @contextlib.asynccontextmanager
-async def serve_scheduler(scheduler: Scheduler, executor: SteppedExecutor, socket: Path) -> AsyncIterator[str]:
+async def serve_scheduler(
+    scheduler: Scheduler, executor: SteppedExecutor, socket: Path, *, depth: int = 0
+) -> AsyncIterator[str]:
     """Serve `scheduler` on a unix socket, its loop running; yields the gRPC target."""
     work = asyncio.Event()
     service = SchedulerService(scheduler, work, lambda: 0.0)
-    loop = StepLoop(scheduler, service.publish, work, lambda: 0.0, FixedOverlap(0))
+    loop = StepLoop(scheduler, service.publish, work, lambda: 0.0, FixedOverlap(depth))
     server = grpc.aio.server()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)
     address = f"unix:{socket}"
