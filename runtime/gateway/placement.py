@@ -95,11 +95,16 @@ class Placer:
         tier = TIER_OF_CLASS.get(service_class, "default")
         return Placement(service_class, self._order(asked.priority), tier)
 
-    def triton(self, level: int, caller: Caller) -> tuple[Placement, bool]:
-        """Triton's priority: 0 is the default, a level beyond the last silently too; then the flag is True."""
+    def triton(self, level: int, caller: Caller, header: str | None = None) -> tuple[Placement, bool]:
+        """Triton's priority: 0 is the default, a level beyond the last silently too; then the flag is True.
+
+        A class that the header names decides. Raises as `place`, and InvalidArgument where it is of another level.
+        """
         by_level = {number: name for name, number in sorted(self._levels.items(), reverse=True)}
         remapped = level != 0 and level not in by_level
-        asked = Asked(header=by_level.get(level))
+        if header is not None and level in by_level and self._levels.get(header, level) != level:
+            raise InvalidArgument(f"priority (level {level}) and the class {quoted(header)} disagree", param="priority")
+        asked = Asked(header=by_level.get(level) if header is None else header)
         return self.place(asked, caller), remapped
 
     def _named(self, asked: Asked) -> dict[str, str]:

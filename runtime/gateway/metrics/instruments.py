@@ -15,6 +15,10 @@ class Metrics:
             "jetway_requests", "Requests that ended, by outcome: stop, length, or the code of an error.",
             ["outcome"], registry=registry,
         )  # fmt: skip
+        self.remapped_priorities = Counter(
+            "jetway_remapped_priorities", "Requests whose Triton priority is no level here: they ran in the default class.",
+            registry=registry,
+        )  # fmt: skip
         self.live_requests = Gauge("jetway_live_requests", "Requests that have not ended.", registry=registry)
         self.prompt_tokens = Counter("jetway_prompt_tokens", "Prompt tokens of accepted requests.", registry=registry)
         self.generation_tokens = Counter(

@@ -97,3 +97,11 @@ class TestKeys:
 def test_triton_levels_as_triton_has_them(level: int, service_class: str, remapped: bool) -> None:
     placement, was_remapped = VLLM.triton(level, ANYONE)
     assert (placement.service_class, was_remapped) == (service_class, remapped)
+
+
+def test_beside_a_triton_level_the_header_decides_and_must_not_contradict_it() -> None:
+    assert VLLM.triton(0, ANYONE, "batch")[0].service_class == "batch"
+    assert VLLM.triton(3, ANYONE, "batch")[0].service_class == "batch"
+    assert VLLM.triton(99, ANYONE, "batch") == (Placement("batch", 0, "flex"), True)
+    with pytest.raises(InvalidArgument, match=r"priority \(level 1\) and the class 'batch' disagree"):
+        VLLM.triton(1, ANYONE, "batch")
