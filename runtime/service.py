@@ -133,6 +133,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 tenant=add.tenant,
                 priority=add.priority,
                 deadline_s=add.deadline_ms / 1000 if add.HasField("deadline_ms") else None,
+                queue_timeout_s=add.queue_timeout_ms / 1000 if add.HasField("queue_timeout_ms") else None,
             )
             generated = {each.sequence_index: each.tokens for each in add.generated}
             self._scheduler.add(request, self._clock() - add.age_ms / 1000, generated or None)

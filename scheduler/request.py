@@ -78,7 +78,8 @@ class Request:
     """A prompt and what to do with it. `prompt` is token ids; `max_tokens` None means as long as the engine allows.
 
     `priority` orders a tenant's own requests of one class, lower first, before arrival. `deadline_s` counts from
-    arrival to the end; None: the class's.
+    arrival to the end; None: the class's. `queue_timeout_s` bounds the wait for the first start; it may only shorten the
+    class's.
 
     Raises InvalidRequest. What depends on the engine (length, vocabulary, pool) is checked by `Scheduler.add`.
     """
@@ -92,6 +93,7 @@ class Request:
     tenant: str = ""
     priority: int = 0
     deadline_s: float | None = None
+    queue_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -100,8 +102,9 @@ class Request:
             raise InvalidRequest("max_tokens", f"max_tokens must be at least 1, not {self.max_tokens}")
         _check_range("n", self.n, 1, MAX_SEQUENCES)
         _check_range("priority", self.priority, -(2**63), 2**63 - 1)
-        if self.deadline_s is not None and not self.deadline_s > 0:
-            raise InvalidRequest("deadline_s", f"deadline_s must be above 0, not {self.deadline_s}")
+        for name in ("deadline_s", "queue_timeout_s"):
+            if (duration_s := getattr(self, name)) is not None and not duration_s > 0:
+                raise InvalidRequest(name, f"{name} must be above 0, not {duration_s}")
 
     @property
     def sequence_ids(self) -> list[SequenceId]:

@@ -35,7 +35,7 @@ class Timers:
         """Set all that its request and its class ask for, but no queue timeout unless it `times_out`."""
         for alarm, after_s in (
             (Alarm.DEADLINE, sequence.request.deadline_s or service_class.default_deadline_s),
-            (Alarm.QUEUE_TIMEOUT, service_class.queue_timeout_s if times_out else None),
+            (Alarm.QUEUE_TIMEOUT, _queue_timeout_s(sequence, service_class) if times_out else None),
             (Alarm.AGED, service_class.max_wait_s),
         ):
             if after_s is not None:
@@ -60,6 +60,12 @@ class Timers:
         while (due := self.next_due()) is not None and due <= now:
             timer = heapq.heappop(self._heap)
             yield timer.alarm, timer.sequence
+
+
+def _queue_timeout_s(sequence: Sequence, service_class: ServiceClass) -> float | None:
+    """The shorter of the request's and the class's."""
+    given = (sequence.request.queue_timeout_s, service_class.queue_timeout_s)
+    return min((each for each in given if each is not None), default=None)
 
 
 def _is_live(timer: _Timer) -> bool:

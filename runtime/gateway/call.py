@@ -54,6 +54,7 @@ class Call:
     tenant: str = ""
     placement: Placement = DEFAULT_PLACEMENT
     deadline_s: float | None = None  # from arrival to the end; None: the class's
+    queue_timeout_s: float | None = None  # until the first start, where shorter than the class's
 
     def __post_init__(self) -> None:
         if self.n < 1 or not 1 <= self.n * len(self.prompts) <= MAX_CHOICES:

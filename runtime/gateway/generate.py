@@ -118,6 +118,7 @@ def _request(call: Call, prompt: Sequence[int]) -> Request:
             tenant=call.tenant,
             priority=call.placement.priority,
             deadline_s=call.deadline_s,
+            queue_timeout_s=call.queue_timeout_s,
         )
     except InvalidRequest as error:
         raise InvalidArgument(str(error), param=error.param) from error

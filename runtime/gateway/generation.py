@@ -55,7 +55,8 @@ class Generation:
             service_class=request.service_class,
             tenant=request.tenant,
             priority=request.priority,
-            deadline_ms=None if request.deadline_s is None else math.ceil(1000 * request.deadline_s),
+            deadline_ms=_milliseconds(request.deadline_s),
+            queue_timeout_ms=_milliseconds(request.queue_timeout_s),
             age_ms=round(1000 * (time.monotonic() - self._arrival)),
         )
         if self._accepted:
@@ -118,3 +119,7 @@ class Generation:
         """The stream is lost: what was finishing is whole, and ends as it would have."""
         for sequence_index in list(self._finishing):
             self.end(sequence_index, End(common_pb2.FINISH_REASON_STOP, num_cached_tokens=None))
+
+
+def _milliseconds(duration_s: float | None) -> int | None:
+    return None if duration_s is None else math.ceil(1000 * duration_s)

@@ -270,6 +270,20 @@ class TestDeadlines:
             "started/0": (FinishReason.LENGTH, 9),
         }
 
+    def test_a_request_may_shorten_the_queue_timeout_of_its_class_but_not_lengthen_it(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[ServiceClass(queue_timeout_s=3.0)]))
+        add(driver, "runs", max_tokens=9)
+        add(driver, "hasty", queue_timeout_s=2.0)
+        add(driver, "patient", queue_timeout_s=4.0)
+        driver.step()
+        assert driver.scheduler.wake_at() == 2.0
+        driver.now = 2.0
+        driver.step()
+        assert driver.finishes() == {"hasty/0": (FinishReason.EXPIRED, 0)}
+        driver.now = 3.0
+        driver.step()
+        assert driver.finishes()["patient/0"] == (FinishReason.EXPIRED, 0)
+
     def test_a_queue_timeout_may_send_it_to_the_end_instead(self) -> None:
         delayed = ServiceClass(queue_timeout_s=3.0, queue_timeout_action=TimeoutAction.DELAY)
         driver = Driver(make_scheduler(max_num_seqs=1, classes=[delayed]))

@@ -73,6 +73,7 @@ class Add(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
     GENERATED_FIELD_NUMBER: _builtins.int
+    QUEUE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     """Chosen by the gateway, unique among its live requests; names the request in every frame of this session."""
     request_id: _builtins.str
@@ -91,6 +92,8 @@ class Add(_message.Message):
     """From acceptance to the end. Absent: the class's."""
     age_ms: _builtins.int
     """Since the gateway first asked for it: deadlines and waits count from then."""
+    queue_timeout_ms: _builtins.int
+    """Longest wait for the first start, where it is shorter than the class's. Absent: the class's."""
     @_builtins.property
     def prompt(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Token ids, at least one."""
@@ -120,19 +123,24 @@ class Add(_message.Message):
         deadline_ms: _builtins.int | None = ...,
         age_ms: _builtins.int = ...,
         generated: _abc.Iterable[Global___Generated] | None = ...,
+        queue_timeout_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "_queue_timeout_ms", b"_queue_timeout_ms", "deadline_ms", b"deadline_ms", "max_tokens", b"max_tokens", "queue_timeout_ms", b"queue_timeout_ms", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "age_ms", b"age_ms", "deadline_ms", b"deadline_ms", "generated", b"generated", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_tokens", b"_max_tokens", "_queue_timeout_ms", b"_queue_timeout_ms", "age_ms", b"age_ms", "deadline_ms", b"deadline_ms", "generated", b"generated", "handle", b"handle", "max_tokens", b"max_tokens", "n", b"n", "priority", b"priority", "prompt", b"prompt", "queue_timeout_ms", b"queue_timeout_ms", "request_id", b"request_id", "sampling", b"sampling", "service_class", b"service_class", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
     _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__queue_timeout_ms: _TypeAlias = _typing.Literal["queue_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__queue_timeout_ms: _TypeAlias = _typing.Literal["_queue_timeout_ms", b"_queue_timeout_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__deadline_ms) -> _WhichOneofReturnType__deadline_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_timeout_ms) -> _WhichOneofReturnType__queue_timeout_ms | None: ...
 
 Global___Add: _TypeAlias = Add  # noqa: Y015
 
