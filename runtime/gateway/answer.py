@@ -82,6 +82,15 @@ class Answer:
     def num_choices(self) -> int:
         return len(self._transcripts)
 
+    @property
+    def num_prompt_tokens(self) -> int:
+        return self._num_prompt_tokens
+
+    def cancel(self) -> None:
+        """End all that is open, and hear nothing more of it."""
+        for generation in self._generations:
+            generation.cancel()
+
     def __aiter__(self) -> "Answer":
         return self
 

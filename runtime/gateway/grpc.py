@@ -1,14 +1,13 @@
 """jetway.v1.Inference: parses calls into `Call`, formats answers; no more."""
 
-import logging
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 
-from jetway.runtime.errors import Cancelled, Internal, InvalidArgument, JetwayError, edge_of
+from jetway.runtime.errors import Cancelled, InvalidArgument, JetwayError, edge_of
 from jetway.runtime.wire import error_to_proto
 from jetway.scheduler.request import SamplingParams
 from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
@@ -16,13 +15,12 @@ from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from .access import Access, Envelope, deadline_s
 from .answer import Answer, Choice, Delta, Usage
 from .call import Call, Chat, Prompt, message, sampling_params
+from .faults import faults_as_errors
 from .generate import Generator
 from .placement import Caller
 from .stall import StallLimit
 from .transcript import ScoredToken
 from .words import plain
-
-log = logging.getLogger(__name__)
 
 ERROR_KEY = "jetway-error-bin"  # trailing metadata of a non-OK status: the jetway.v1.Error
 AUTHORIZATION_KEY, TENANT_KEY = "authorization", "x-jetway-tenant"  # metadata of a call
@@ -69,13 +67,13 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
         self, request: inference_pb2.ListModelsRequest, context: Context
     ) -> inference_pb2.ListModelsResponse:
         async with _errors_as_status(context):
-            self._caller(context)
+            caller_of(context, self._access)
             model = inference_pb2.Model(id=self._generator.model_name, engine=self._generator.engine())
             return inference_pb2.ListModelsResponse(models=[model])
 
     @asynccontextmanager
     async def _answer(self, request: inference_pb2.GenerateRequest, envelope: Envelope) -> AsyncIterator[Answer]:
-        with _faults_as_errors(envelope.request_id), self._generator.watch(envelope.request_id) as watch:
+        with faults_as_errors(envelope.request_id), self._generator.watch(envelope.request_id) as watch:
             async with self._generator.answer(parse(request, envelope), watch) as answer:
                 yield answer
 
@@ -83,18 +81,19 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
         """Raises Unauthenticated and InvalidArgument."""
         return Envelope(
             request_id=_request_id(request),
-            caller=self._caller(context),
+            caller=caller_of(context, self._access),
             placer=self._access.placer,
             service_class=request.service_class if request.HasField("service_class") else None,
             class_param="service_class",
             deadline_s=deadline_s(request.deadline_ms, "deadline_ms") if request.HasField("deadline_ms") else None,
         )
 
-    def _caller(self, context: Context) -> Caller:
-        """Raises Unauthenticated, and InvalidArgument for a tenant that is not plain."""
-        given = {key: str(value) for key, value in context.invocation_metadata() or ()}
-        tenant = given.get(TENANT_KEY)
-        return self._access.keys.caller(given.get(AUTHORIZATION_KEY), plain(tenant, TENANT_KEY) if tenant else None)
+
+def caller_of(context: Context, access: Access) -> Caller:
+    """Who calls. Raises Unauthenticated, and InvalidArgument for a tenant that is not plain."""
+    given = {key: str(value) for key, value in context.invocation_metadata() or ()}
+    tenant = given.get(TENANT_KEY)
+    return access.keys.caller(given.get(AUTHORIZATION_KEY), plain(tenant, TENANT_KEY) if tenant else None)
 
 
 def _request_id(request: inference_pb2.GenerateRequest) -> str:
@@ -189,17 +188,6 @@ async def _stall_as_error(limit_s: float) -> AsyncIterator[StallLimit]:
             yield stall
     except TimeoutError:
         raise Cancelled(f"the client read nothing for {limit_s} s, which is the limit") from None
-
-
-@contextmanager
-def _faults_as_errors(request_id: str) -> Iterator[None]:
-    try:
-        yield
-    except JetwayError:
-        raise
-    except Exception as error:
-        log.exception("%s: a fault of the gateway", request_id, extra={"request_id": request_id})
-        raise Internal(f"a fault of the gateway: {type(error).__name__}") from error
 
 
 @asynccontextmanager

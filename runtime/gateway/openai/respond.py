@@ -1,8 +1,7 @@
 """Runs one call inside its HTTP response, so that whatever ends the response ends the call."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -11,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from jetway.runtime.errors import Internal
 from jetway.runtime.gateway.access import Envelope
 from jetway.runtime.gateway.answer import Answer
+from jetway.runtime.gateway.disconnect import until_disconnect
 from jetway.runtime.gateway.generate import Generator
 from jetway.runtime.gateway.watch import Watch
 
@@ -50,7 +50,7 @@ class CompletionResponse(Response):
         self._extra_headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _until_disconnect(receive, self._answer(scope, receive, send))
+        await until_disconnect(receive, self._answer(scope, receive, send))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         generator = self._endpoint.generator
@@ -100,22 +100,3 @@ class CompletionResponse(Response):
             fault = Internal(f"a fault of the gateway: {type(error).__name__}")
             watch.failed(fault)
             yield error_event(fault) + DONE
-
-
-async def _until_disconnect(receive: Receive, work: Coroutine[None, None, None]) -> None:
-    """Run `work`, which is cancelled when the client goes away first. Raises what `work` raises."""
-    working = asyncio.create_task(work)
-    watching = asyncio.create_task(_disconnect(receive))
-    try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        watching.cancel()
-        working.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
-    if not working.cancelled():
-        working.result()
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
