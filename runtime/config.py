@@ -166,8 +166,8 @@ class GatewayConfig:
     """The edge. Binds to loopback unless told otherwise."""
 
     host: str = setting("127.0.0.1", "address that both servers bind")
-    port: int = setting(8000, "port of the OpenAI API; 0: any free port", low=0, high=65_535)
-    grpc_port: int = setting(8001, "port of jetway.v1.Inference; 0: any free port", low=0, high=65_535)
+    port: int = setting(8000, "port of the OpenAI API and of KServe v2; 0: any free port", low=0, high=65_535)
+    grpc_port: int = setting(8001, "port of jetway.v1.Inference and of KServe v2; 0: any free port", low=0, high=65_535)
     max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=16 << 20, unit="bytes")
     stall_limit_s: float = setting(
         30.0, "a client that reads nothing for so long loses its own request", low=0.01, high=_DAY_S
@@ -177,6 +177,10 @@ class GatewayConfig:
     )
     priority_dialect: Literal["vllm", "trtllm"] = setting(
         "vllm", "whose meaning a request's priority has; vllm: whole numbers, lower first; trtllm: 0 to 1, higher first"
+    )
+    kserve_dialect: Literal["inflight", "llmapi"] = setting(
+        "inflight",
+        "what Triton's clients call tensorrt_llm; inflight: token ids, as inflight_batcher_llm; llmapi: text, as llmapi",
     )
     metrics_compat: Literal["off", "vllm"] = setting("off", "vllm: /metrics repeats figures under vLLM's names")
 

@@ -10,6 +10,7 @@
     ├── DeadlineExceeded       the deadline or queue timeout passed
     ├── EngineFailed           the engine failed on this request
     ├── Cancelled              the client cancelled
+    ├── Unimplemented          a call that is not served here, or not in this way
     ├── Internal               a fault of ours
     ├── ConfigError            a wrong setting or engine directory: ends the process, never crosses an edge
     └── Fenced                 a newer scheduler has the executor: ends the process, never crosses an edge
@@ -70,6 +71,10 @@ class Cancelled(JetwayError):
     """The client cancelled, went away, or stopped reading."""
 
 
+class Unimplemented(JetwayError):
+    """The call is not served here, or not in this way."""
+
+
 class Internal(JetwayError):
     """A fault of Jetway itself."""
 
@@ -113,6 +118,7 @@ EDGES: dict[type[JetwayError], Edge] = {
     ),
     EngineFailed: Edge("ENGINE_FAILED", "INTERNAL", 500, "server_error", False, "INTERNAL", 500),
     Cancelled: Edge("CANCELLED", "CANCELLED", 499, "cancelled_error", False, "CANCELLED", 400),
+    Unimplemented: Edge("UNIMPLEMENTED", "UNIMPLEMENTED", 501, "invalid_request_error", False, "UNIMPLEMENTED", 501),
     Internal: Edge("INTERNAL", "INTERNAL", 500, "server_error", False, "INTERNAL", 500),
 }  # fmt: skip
 

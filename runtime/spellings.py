@@ -24,6 +24,7 @@ INSTEAD = {
     "enable_prefix_caching": "prefixes are always cached; leave it out",
     "gpu_memory_utilization": "use kv_cache_memory, for example 4GiB",
     "num_gpu_blocks_override": "use num_device_blocks",
+    "kserve": "use kserve_dialect in section gateway",
     "max_num_queued_reqs": "use max_queued_requests of a class",
     "max_num_queued_tokens": "use max_queued_tokens of a class",
 }

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from starlette.routing import Route
+
 from jetway.builder import manifest
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import ConfigError
@@ -11,6 +13,10 @@ from .access import OPEN_ACCESS, Access
 from .admin import AdminServicer
 from .generate import Generator
 from .grpc import InferenceServicer
+from .kserve.catalog import Catalog
+from .kserve.edge import Edge, grpc_service
+from .kserve.http import kserve_app
+from .kserve.inference import Inference
 from .metrics.exposition import Exposition
 from .metrics.instruments import Metrics
 from .openai.routes import openai_app
@@ -47,9 +53,18 @@ class Gateway:
         codec = TextCodec.load(engine_dir, engine.tokens)
         self._generator = Generator(self._session, codec, metrics, model_name or engine.model_name)
         exposition = Exposition(metrics, self._session, self._generator.model_name, config.metrics_compat)
-        self._http = HttpServer(openai_app(self._generator, exposition, access, config), config)
+        kserve = Edge(
+            self._generator,
+            access,
+            Catalog(self._generator.model_name, config.kserve_dialect, codec.vocabulary),
+            Inference(self._generator, access, metrics),
+        )
+        app = openai_app(self._generator, exposition, access, config)
+        app.router.routes.append(Route("/v2{rest:path}", kserve_app(kserve, config)))
+        self._http = HttpServer(app, config)
         admin = AdminServicer(self._session, metrics, self._generator.model_name)
-        self._grpc = GrpcServer(InferenceServicer(self._generator, access, config.stall_limit_s), admin, config)
+        servicer = InferenceServicer(self._generator, access, config.stall_limit_s)
+        self._grpc = GrpcServer(servicer, admin, config, grpc_service(kserve, config.stall_limit_s))
 
     @property
     def model_name(self) -> str:

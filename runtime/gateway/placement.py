@@ -82,6 +82,10 @@ class Placer:
         self._levels = levels
         self._dialect = dialect
 
+    @property
+    def levels(self) -> Mapping[str, int]:
+        return self._levels
+
     def place(self, asked: Asked, caller: Caller) -> Placement:
         """Raises InvalidArgument for what is unknown or contradicts itself, PermissionDenied for what the key may not use."""
         named = self._named(asked)

@@ -5,6 +5,7 @@ import math
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import grpc
 import uvicorn
@@ -96,18 +97,29 @@ def _listen(host: str, port: int, stall_limit_s: float) -> socket.socket:
     return listener
 
 
+class Registrable(Protocol):
+    """A service that adds itself to a server."""
+
+    @property
+    def name(self) -> str: ...
+
+    def register(self, server: grpc.aio.Server) -> None: ...
+
+
 class GrpcServer:
-    """jetway.v1.Inference and Admin with the health and reflection services."""
+    """jetway.v1.Inference and Admin with the health and reflection services, and with KServe's where it is there."""
 
     def __init__(
         self,
         servicer: inference_pb2_grpc.InferenceServicer,
         admin: admin_pb2_grpc.AdminServicer,
         config: GatewayConfig,
+        kserve: Registrable | None = None,
     ) -> None:
         self._config = config
         self._servicer = servicer
         self._admin = admin
+        self._kserve = kserve
 
     async def start(self) -> None:
         """Raises ConfigError when the address cannot be bound."""
@@ -119,9 +131,11 @@ class GrpcServer:
         inference_pb2_grpc.add_InferenceServicer_to_server(self._servicer, self._server)
         admin_pb2_grpc.add_AdminServicer_to_server(self._admin, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            (_INFERENCE, _ADMIN, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
-        )
+        names = [_INFERENCE, _ADMIN, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        if self._kserve is not None:
+            self._kserve.register(self._server)
+            names.append(self._kserve.name)
+        reflection.enable_server_reflection(names, self._server)
         self.port = self._bind()
         await self._server.start()
 

@@ -80,6 +80,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """There is no API key, or not one that is known here."""
     ERROR_CODE_PERMISSION_DENIED: _ErrorCode.ValueType  # 10
     """The API key does not allow this."""
+    ERROR_CODE_UNIMPLEMENTED: _ErrorCode.ValueType  # 11
+    """The call is not served here, or not in this way."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """What a request can be refused or failed with. docs/errors.md maps each to gRPC and HTTP."""
@@ -105,6 +107,8 @@ ERROR_CODE_UNAUTHENTICATED: ErrorCode.ValueType  # 9
 """There is no API key, or not one that is known here."""
 ERROR_CODE_PERMISSION_DENIED: ErrorCode.ValueType  # 10
 """The API key does not allow this."""
+ERROR_CODE_UNIMPLEMENTED: ErrorCode.ValueType  # 11
+"""The call is not served here, or not in this way."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from jetway.runtime.errors import EDGES
+from jetway.runtime.errors import EDGES, Unimplemented
 
 from . import responses
 from .http import CLASS_HEADER, DEADLINE_HEADER, TENANT_HEADER
@@ -58,7 +58,7 @@ def document() -> Document:
 
 
 def _post(summary: str, body: type[CallBody], whole: type[BaseModel], chunk: type[BaseModel]) -> Document:
-    statuses = {413} | {edge.http for edge in EDGES.values()}
+    statuses = {413} | {edge.http for cls, edge in EDGES.items() if cls is not Unimplemented}  # of other protocols
     return {
         "summary": summary,
         "parameters": _HEADERS,

@@ -1,0 +1,62 @@
+"""Bodies of /generate and /generate_stream: a JSON key for each tensor, a number or a string for one element."""
+
+import json
+from math import prod
+from typing import Any
+
+from jetway.runtime.errors import InvalidArgument
+from jetway.runtime.gateway.openai.read import read_object
+
+from .catalog import Model
+from .infer_body import answer_head, flattened, id_of, json_values, parameter, parameters_of
+from .inference import InferRequest
+from .replies import Reply
+from .signature import InputSpec
+from .tensor import GivenTensor, Tensor
+
+SEVERAL = (
+    "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of "
+    "responses"
+)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def parse(model: Model, body: bytes, *, several: str | None) -> InferRequest:
+    """Keys that are no tensors are parameters of a model's own: none is reserved, none has a meaning here. `several` as in
+    InferRequest. Raises InvalidArgument and Internal.
+    """
+    values = read_object(body)
+    specs = {spec.name: spec for spec in model.dialect.inputs}
+    parameters_of(values)
+    for name, value in values.items():
+        if name not in specs and name not in ("id", "parameters"):
+            parameter(name, value)
+    inputs = [_tensor(spec, values[name]) for name, spec in specs.items() if name in values]
+    return InferRequest(model=model, id=id_of(values), inputs=inputs, several=several)
+
+
+def format(request: InferRequest, reply: Reply) -> str:
+    return _encode(answer_head(request) | {each.name: _value(each) for each in reply.outputs})
+
+
+def error(message: str) -> str:
+    return _encode({"error": message})
+
+
+def _tensor(spec: InputSpec, value: object) -> GivenTensor:
+    elements = list(flattened(value))
+    if None in elements:
+        raise InvalidArgument(f"input '{spec.name}' is null; leave it out", param=spec.name)
+    return GivenTensor(spec.name, spec.datatype, _shape(spec, len(elements)), elements)
+
+
+def _shape(spec: InputSpec, count: int) -> tuple[int, ...]:
+    """The dims, where one that is open takes what the others leave."""
+    others = prod(dim for dim in spec.dims if dim >= 0)
+    return tuple(dim if dim >= 0 else count // others for dim in spec.dims)
+
+
+def _value(tensor: Tensor) -> Any:
+    """A tensor of one element is written as that element."""
+    values = json_values(tensor)
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,261 @@
+"""Triton's unary calls over gRPC: health, what is said of models, and ModelInfer."""
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tritonclient.grpc import InferRequestedOutput, aio, service_pb2
+from tritonclient.utils import InferenceServerException
+
+from jetway.v1 import common_pb2
+from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, refusing, sampled, scored
+from tests.support.gateway import running_gateway
+from tests.support.tokenizers import EOS, ids_of
+from tests.support.triton import TRUE, client_of, inputs, raw_request, text_inputs, texts, token_inputs
+
+
+def ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+async def test_health_follows_the_scheduler(engine_dir: Path) -> None:
+    async with (
+        FakeScheduler() as scheduler,
+        running_gateway(engine_dir, scheduler.address) as gateway,
+        client_of(gateway) as triton,
+    ):
+        assert await triton.is_server_live()
+        assert await triton.is_server_ready()
+        assert [await triton.is_model_ready(name) for name in ("tiny", "ensemble", "tensorrt_llm", "nope")] == [
+            True, True, True, False,
+        ]  # fmt: skip
+        assert not await triton.is_model_ready("ensemble", "2")
+        scheduler.end_session()
+        while await triton.is_server_ready():
+            pass
+        assert await triton.is_server_live()
+        assert not await triton.is_model_ready("ensemble")
+        index = await triton.get_model_repository_index()
+        assert {model.state for model in index.models} == {"UNAVAILABLE"}
+
+
+async def test_what_the_server_says_of_itself(triton: aio.InferenceServerClient) -> None:
+    metadata = await triton.get_server_metadata()
+    assert metadata.name == "jetway"
+    assert not {"trace", "logging", "system_shared_memory", "cuda_shared_memory"} & set(metadata.extensions)
+    assert {"binary_tensor_data", "statistics", "parameters", "model_configuration"} <= set(metadata.extensions)
+    index = await triton.get_model_repository_index()
+    assert [(model.name, model.version, model.state) for model in index.models] == [
+        (name, "1", "READY") for name in ("tiny", "ensemble", "tensorrt_llm_bls", "tensorrt_llm")
+    ]
+
+
+async def test_metadata_tells_the_dialects_apart_by_their_inputs(
+    triton: aio.InferenceServerClient, engine_dir: Path, scheduler: FakeScheduler
+) -> None:
+    ensemble = await triton.get_model_metadata("ensemble")
+    tokens = await triton.get_model_metadata("tensorrt_llm")
+    async with (
+        running_gateway(engine_dir, scheduler.address, kserve_dialect="llmapi") as other,
+        client_of(other) as client,
+    ):
+        llmapi = await client.get_model_metadata("tensorrt_llm")
+
+    shapes = [
+        {each.name: (each.datatype, list(each.shape)) for each in model.inputs} for model in (ensemble, tokens, llmapi)
+    ]
+    assert shapes[0]["text_input"] == ("BYTES", [-1, 1])
+    assert shapes[0]["stop_words"] == ("BYTES", [-1, -1])
+    assert shapes[1]["input_ids"] == ("INT32", [-1, -1])
+    assert shapes[1]["stop_words_list"] == ("INT32", [-1, 2, -1])
+    assert shapes[2]["text_input"] == ("BYTES", [-1])
+    assert shapes[2]["sampling_param_max_tokens"] == ("INT32", [1])
+
+
+async def test_the_configuration_has_the_levels_of_the_classes(triton: aio.InferenceServerClient) -> None:
+    config = (await triton.get_model_config("ensemble")).config
+    assert (config.name, config.backend, config.max_batch_size) == ("ensemble", "jetway", 1)
+    assert config.model_transaction_policy.decoupled
+    assert (config.dynamic_batching.priority_levels, config.dynamic_batching.default_priority_level) == (3, 2)
+    assert {each.name for each in config.input if not each.optional} == {"text_input", "max_tokens"}
+
+
+async def test_infer_text(triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    scheduler.script = answering(ids(tokenizer, "삼"), [*ids(tokenizer, "a"), *ids_of(tokenizer, EOS)], reason=STOP)
+
+    result = await triton.infer(
+        "ensemble",
+        text_inputs("hé", 9, temperature=np.array([[0.5]], np.float32), top_k=np.array([[3]], np.int32),
+                    seed=np.array([[8]], np.uint64), stop_words=np.array([["zz", ""]], dtype=object),
+                    exclude_input_in_output=TRUE),
+        request_id="mine",
+    )  # fmt: skip
+
+    assert texts(result) == ["삼a"]
+    assert result.as_numpy("sequence_index")[0][0] == result.as_numpy("batch_index")[0][0] == 0
+    response = result.get_response()
+    assert (response.model_name, response.model_version, response.id) == ("ensemble", "1", "mine")
+    add = await scheduler.adds.get()
+    assert (list(add.prompt), add.max_tokens, add.request_id) == (tokenizer.encode("hé").ids, 9, "mine")
+    assert (add.sampling.temperature, add.sampling.top_k, add.sampling.seed) == (0.5, 3, 8)
+    assert (add.service_class, add.HasField("queue_timeout_ms")) == ("standard", False)
+
+
+async def test_without_a_word_on_sampling_it_is_greedy(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"))
+    await triton.infer("ensemble", text_inputs())
+    await triton.infer("ensemble", text_inputs(top_p=np.array([[0.5]], np.float32)))
+    temperatures = [(await scheduler.adds.get()).sampling.temperature for _ in range(2)]
+    assert temperatures == [0, 1]
+
+
+async def test_the_prompt_stands_before_the_answer_unless_told_as_upstream(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, " ho"))
+    assert texts(await triton.infer("ensemble", text_inputs("hi"))) == ["hi ho"]
+    assert texts(await triton.infer("ensemble", text_inputs("hi", exclude_input_in_output=TRUE))) == [" ho"]
+    result = await triton.infer("tensorrt_llm", token_inputs([7, 8]))
+    assert result.as_numpy("output_ids").tolist() == [[[7, 8, *ids(tokenizer, " ho")]]]
+    assert result.as_numpy("sequence_length").tolist() == [[5]]
+
+
+async def test_token_ids_are_those_of_every_other_edge(
+    triton: aio.InferenceServerClient, stub: Any, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    tokens = [*ids(tokenizer, "abc"), *ids_of(tokenizer, EOS)]
+    scheduler.script = answering(tokens[:1], tokens[1:], reason=STOP)
+
+    result = await triton.infer("tensorrt_llm", token_inputs([7, 8], exclude_input_in_output=TRUE))
+
+    assert result.as_numpy("output_ids").tolist() == [[tokens]]
+    add = await scheduler.adds.get()
+    assert (list(add.prompt), add.max_tokens, add.sampling.temperature) == ([7, 8], 8, 0)
+
+
+async def test_counts_and_log_probabilities_where_they_are_asked_for(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    tokens = ids(tokenizer, "ab")
+    scores = [common_pb2.TokenLogprobs(logprob=-0.5), common_pb2.TokenLogprobs(logprob=-0.25)]
+    scheduler.script = lambda add: [accepted(add.handle), scored(sampled(add.handle, tokens, LENGTH), scores)]
+    asked: dict[str, Any] = {
+        name: TRUE for name in ("return_log_probs", "return_num_input_tokens", "return_num_output_tokens")
+    }
+
+    result = await triton.infer("ensemble", text_inputs("hi", **asked))
+
+    assert result.as_numpy("cum_log_probs").tolist() == [[-0.75]]
+    assert result.as_numpy("output_log_probs").tolist() == [[[-0.5, -0.25]]]
+    assert result.as_numpy("num_input_tokens").tolist() == [[3]]
+    assert result.as_numpy("num_output_tokens").tolist() == [[2]]
+    assert (await scheduler.adds.get()).sampling.logprobs == 0
+
+
+async def test_only_the_outputs_that_are_named(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"))
+    result = await triton.infer("ensemble", text_inputs(), outputs=[InferRequestedOutput("text_output")])
+    assert [each.name for each in result.get_response().outputs] == ["text_output"]
+
+
+async def test_end_id_is_the_one_token_that_ends_the_answer(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"))
+    for end_id in (5, -1):
+        await triton.infer("ensemble", text_inputs(end_id=np.array([[end_id]], np.int32)))
+    await triton.infer("ensemble", text_inputs())
+    sampling = [(await scheduler.adds.get()).sampling for _ in range(3)]
+    assert [(list(each.stop_token_ids), each.ignore_eos) for each in sampling] == [([5], True), ([], True), ([], False)]
+
+
+async def test_stop_words_as_token_ids(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    """Two rows: the words' tokens, then their ends."""
+    first, second = ids(tokenizer, "xy"), ids(tokenizer, "c")
+    words = np.array([[[*first, *second], [2, 3, -1]]], np.int32)
+    scheduler.script = answering(ids(tokenizer, "abcd"))
+
+    result = await triton.infer("tensorrt_llm", token_inputs([7], stop_words_list=words, exclude_input_in_output=TRUE))
+
+    assert result.as_numpy("output_ids").tolist() == [[ids(tokenizer, "abc")]]
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        ("ensemble", {"beam_width": np.array([[2]], np.int32)}, "input 'beam_width' of model 'ensemble' is not supported"),
+        ("ensemble", {"bad_words": np.array([["x"]], dtype=object)}, "input 'bad_words' of model 'ensemble' is not"),
+        ("ensemble", {"return_context_logits": TRUE}, "input 'return_context_logits' of model 'ensemble' is not"),
+        ("ensemble", {"top_p": np.array([[2.0]], np.float32)}, "top_p must be in (0.0, 1.0], not 2.0"),
+        ("tensorrt_llm", {"input_lengths": np.array([[3]], np.int32)}, "input_lengths must be in [1, 1], not 3"),
+    ],
+)  # fmt: skip
+async def test_what_is_not_there_is_refused_by_name(
+    triton: aio.InferenceServerClient, model: str, given: dict[str, Any], message: str
+) -> None:
+    own = text_inputs() if model == "ensemble" else [each for each in token_inputs([7]) if each.name() not in given]
+    with pytest.raises(InferenceServerException) as caught:
+        await triton.infer(model, own + inputs(**given), request_id="7")
+    assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
+    assert caught.value.message().startswith(f"[request id: 7] {message}")
+
+
+async def test_what_asks_for_nothing_is_taken(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"))
+    neutral = inputs(
+        beam_width=np.array([[1]], np.int32), bad_words=np.array([[""]], dtype=object), pad_id=np.array([[2]], np.int32)
+    )
+    assert texts(await triton.infer("ensemble", text_inputs() + neutral)) == ["hia"]
+
+
+async def test_elements_may_be_fields_of_the_message(
+    triton_stub: Any, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"))
+    message = raw_request()
+    del message.raw_input_contents[:]
+    message.inputs[0].contents.bytes_contents.append(b"ho")
+    message.inputs[1].contents.int_contents.append(4)
+
+    response = await triton_stub.ModelInfer(message)
+
+    assert response.raw_output_contents[0] == b"\x03\x00\x00\x00hoa"
+    assert (await scheduler.adds.get()).max_tokens == 4
+
+
+async def test_statistics_count_what_was_answered(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    scheduler.script = answering(ids(tokenizer, "a"))
+    await triton.infer("ensemble", text_inputs())
+    await triton.infer("ensemble", text_inputs())
+    scheduler.script = refusing(common_pb2.ERROR_CODE_OVERLOADED, "full")
+    with pytest.raises(InferenceServerException):
+        await triton.infer("ensemble", text_inputs())
+
+    [own] = (await triton.get_inference_statistics("ensemble")).model_stats
+    every = (await triton.get_inference_statistics()).model_stats
+
+    assert (own.name, own.version, own.inference_count) == ("ensemble", "1", 2)
+    assert (own.inference_stats.success.count, own.inference_stats.fail.count) == (2, 1)
+    assert own.inference_stats.success.ns > 0
+    assert own.last_inference > 0
+    assert [each.inference_count for each in every] == [0, 2, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting", "LogSettings"])
+async def test_what_is_not_served_is_unimplemented(triton_stub: Any, name: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(triton_stub, name)(getattr(service_pb2, f"{name}Request")())
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
