@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.pages import config, errors, metrics, openai, openapi
+from scripts.pages import config, errors, kserve, metrics, openai, openapi
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
     "config.md": config.page,
     "errors.md": errors.page,
+    "kserve.md": kserve.page,
     "metrics.md": metrics.page,
     "openai.md": openai.page,
     "openapi.json": openapi.page,

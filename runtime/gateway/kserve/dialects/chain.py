@@ -45,11 +45,11 @@ OUTPUTS = (
 
 
 def sampling(inputs: Inputs, top_k: str, top_p: str) -> SamplingParams:
-    """Greedy unless something asks for more, as TensorRT-LLM has it. A top_p of 0 means none. Raises InvalidArgument."""
+    """As TensorRT-LLM has it, greedy without a top_k or top_p, whatever the temperature. Raises InvalidArgument."""
     names = ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")
     given: dict[str, Any] = {name: value for name in names if (value := inputs.first(name)) is not None}
     k, p = inputs.first(top_k), inputs.first(top_p)
-    if not k and not p and "temperature" not in given:
+    if not k and not p:
         given["temperature"] = 0.0
     given |= {"top_k": k or 0, "top_p": p or 1.0}
     given["min_tokens"] = inputs.integer("min_tokens") or inputs.integer("min_length") or 0

@@ -101,6 +101,6 @@ def _sampling(inputs: Inputs) -> SamplingParams:
     """Greedy where nothing is said, as there."""
     names = ("temperature", "top_k", "top_p", "frequency_penalty", "presence_penalty")
     given: dict[str, Any] = {name: value for name in names if (value := inputs.first(_PREFIX + name)) is not None}
-    if not given.keys() & {"temperature", "top_k", "top_p"}:
-        given["temperature"] = 0.0
+    if not given.keys() & {"temperature", "top_k", "top_p"} or given.get("top_p") == 0:
+        given |= {"temperature": 0.0, "top_p": 1.0}
     return sampling_params(given | {"logprobs": 0 if inputs.flag(_LOG_PROB) else None})

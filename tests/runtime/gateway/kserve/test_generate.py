@@ -47,7 +47,7 @@ async def test_a_number_or_a_string_for_each_tensor_of_one_element(
     gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
 ) -> None:
     scheduler.script = answering(ids(tokenizer, "ab"))
-    body = ASK | {"temperature": 0.5, "stop_words": ["x", "y"], "id": "9"}
+    body = ASK | {"temperature": 0.5, "top_k": 3, "stop_words": ["x", "y"], "id": "9"}
     for path in ("ensemble/generate", "tensorrt_llm_bls/versions/1/generate"):
         answer = await generate(gateway, path, body)
         assert answer.status == 200

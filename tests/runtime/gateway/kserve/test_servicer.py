@@ -104,14 +104,16 @@ async def test_infer_text(triton: aio.InferenceServerClient, scheduler: FakeSche
     assert (add.service_class, add.HasField("queue_timeout_ms")) == ("standard", False)
 
 
-async def test_without_a_word_on_sampling_it_is_greedy(
+async def test_without_top_k_and_top_p_it_is_greedy_as_upstream(
     triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
 ) -> None:
     scheduler.script = answering(ids(tokenizer, "a"))
-    await triton.infer("ensemble", text_inputs())
-    await triton.infer("ensemble", text_inputs(top_p=np.array([[0.5]], np.float32)))
-    temperatures = [(await scheduler.adds.get()).sampling.temperature for _ in range(2)]
-    assert temperatures == [0, 1]
+    half, two = np.array([[0.5]], np.float32), np.array([[2]], np.int32)
+    given: list[dict[str, Any]] = [{}, {"temperature": half}, {"top_p": half}, {"temperature": half, "top_k": two}]
+    for each in given:
+        await triton.infer("ensemble", text_inputs(**each))
+    temperatures = [(await scheduler.adds.get()).sampling.temperature for _ in given]
+    assert temperatures == [0, 0, 1, 0.5]
 
 
 async def test_the_prompt_stands_before_the_answer_unless_told_as_upstream(

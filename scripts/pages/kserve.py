@@ -1,0 +1,119 @@
+"""docs/kserve.md, from the signatures of the dialects."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from jetway.runtime.gateway.kserve.dialects.llmapi import LlmapiDialect
+from jetway.runtime.gateway.kserve.dialects.text import TextDialect
+from jetway.runtime.gateway.kserve.dialects.tokens import TokensDialect
+from jetway.runtime.gateway.kserve.signature import InputSpec, TensorSpec
+
+_Dialect = type[TextDialect] | type[TokensDialect] | type[LlmapiDialect]
+
+INTRODUCTION = """\
+<!-- Made by scripts/docs from runtime/gateway/kserve/. -->
+# KServe v2 and Triton's clients
+
+The gateway answers as a Triton server with tensorrtllm_backend's models would: `inference.GRPCInferenceService` on
+`grpc_port`, and `/v2` on `port`. A client of that server changes the address.
+
+| model | speaks |
+|---|---|
+| the served name, `ensemble`, `tensorrt_llm_bls` | text; a delta in each response of a stream |
+| `tensorrt_llm` with `kserve_dialect: inflight` | token ids; new ones in each response of a stream |
+| `tensorrt_llm` with `kserve_dialect: llmapi` | text; in each response of a stream all of it so far |
+
+The gRPC half needs tritonclient's protobuf types: `pip install 'jetway-llm[gateway,triton]'`. Without them the log says
+so, and HTTP is served.
+
+Over gRPC: health, metadata, configuration, statistics, repository index, `ModelInfer`, `ModelStreamInfer`. Over HTTP the
+same, `infer` with raw tensors (the binary tensor extension) and gzip or deflate, `generate` and `generate_stream`. Not
+served, and no extension: shared memory, trace, logging, loading of models.
+
+Only what asks for nothing is taken of the tensors below that say so; other values are refused by name.
+"""
+
+NOTES = """\
+## What is as upstream, and may surprise
+
+* Without `top_k` and `top_p` an answer is greedy, whatever the temperature (`llmapi`: without any of the three).
+* A whole answer begins with its prompt unless `exclude_input_in_output` (`sampling_param_exclude_input_from_output`) is
+  true. A streamed one never holds it.
+* `end_id` is the one token that ends an answer, and -1 means none; without it the model's own end tokens do.
+* `pad_id` and the length penalties are taken and change nothing: nothing is padded, and there are no beams.
+* `/generate` with `stream: true`, or with several sequences, is an error with status 200; `ModelInfer` and `/infer`
+  answer UNIMPLEMENTED, 501. Use `ModelStreamInfer` or `/generate_stream`.
+* `/generate` and `/generate_stream` take no priority and no timeout: keys that are no tensors are parameters without a
+  meaning. The header `X-Jetway-Class` works everywhere.
+* An id is `request_id` of gRPC and `"id"` of a JSON body, never a header.
+
+## What is not
+
+* A unary HTTP request whose client disconnects is cancelled.
+* Every stream ends with `triton_final_response` true: on the last data, or in a response without outputs where
+  `triton_enable_empty_final_response` asks for one.
+* Shapes may have the batch dimension or not; it is 1.
+* JSON values of another type than their tensor's are status 400, not 500.
+* Error frames of a stream carry `id` and model name also where the request could not be read.
+
+## Requests
+
+**Streams.** Requests share one `ModelStreamInfer`. An error ends its own request, with `error_message` and the id; with
+the metadata `triton_grpc_error: true` it ends the stream with a status. Closing the stream cancels what runs on it, and a
+client that reads nothing for `stall_limit_s` loses it.
+
+**Stop.** A request to `tensorrt_llm` with `stop` true ends those with the same id and tenant on this gateway, whatever
+model runs them. They end with what they have.
+
+**Priority.** A level: 1 is the best, 0 the default, one that is no level here becomes the default in silence
+(`jetway_remapped_priorities_total` counts them). Levels are those of the service classes, as the configuration of each
+model says. The class may be named instead (`X-Jetway-Class`, in gRPC `x-jetway-class`); one of another level is refused.
+
+**Timeout.** Microseconds of waiting for the start, where that is shorter than the class's `queue_timeout_s`. It ends as
+UNAVAILABLE, 503, "Request timeout expired". A full queue is UNAVAILABLE, 503, "Exceeds maximum queue size", over HTTP
+with `Retry-After`.
+
+**Callers.** As for the other protocols: `Authorization: Bearer KEY` where the server has keys, in gRPC as metadata.
+Health is open.
+"""
+
+
+def page() -> str:
+    return "\n".join(
+        [
+            INTRODUCTION,
+            *_dialect("`ensemble`, `tensorrt_llm_bls` and the served name", TextDialect),
+            *_dialect("`tensorrt_llm`, inflight", TokensDialect),
+            *_dialect("`tensorrt_llm`, llmapi", LlmapiDialect),
+            NOTES,
+        ]
+    )
+
+
+def _dialect(title: str, dialect: _Dialect) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield from _table(dialect.inputs, batched=dialect.batched)
+    yield f"\nOutputs: {_listed(dialect.outputs)}.\n"
+
+
+def _table(specs: Sequence[InputSpec], *, batched: bool) -> Iterator[str]:
+    yield "| tensor | type | shape | |"
+    yield "|---|---|---|---|"
+    for spec in specs:
+        shape = [1, *spec.dims] if batched else list(spec.dims)
+        yield f"| `{spec.name}` | {spec.datatype} | {shape} | {_remark(spec)} |"
+
+
+def _remark(spec: InputSpec) -> str:
+    if spec.neutral is None:
+        return "required" if spec.required else ""
+    if not spec.neutral:
+        return "only empty"
+    return "only " + " or ".join(_shown(value) for value in spec.neutral)
+
+
+def _shown(value: object) -> str:
+    return "empty text" if value == b"" else str(value).lower()
+
+
+def _listed(specs: Iterable[TensorSpec]) -> str:
+    return ", ".join(f"`{spec.name}`" for spec in specs)
