@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_serve(commands)
     _add_status(commands)
+    _add_triton_repo(commands)
     return parser
 
 
@@ -106,6 +107,30 @@ def _add_status(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     status.add_argument("--json", action="store_true", help="one line of JSON")
     status.add_argument("--watch", type=_seconds, metavar="S", help="again every S seconds, until Ctrl-C")
+
+
+def _add_triton_repo(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    repo = commands.add_parser(
+        "triton-repo",
+        help="write a model repository for a Triton server in front of Jetway",
+        description="Write a model repository: under the names of tensorrtllm_backend, models for Triton's Python backend "
+        "that hand their requests to a Jetway gateway.",
+        allow_abbrev=False,
+    )
+    gateway = GatewayConfig()
+    repo.set_defaults(flags=("--output", "--url", "--kserve-dialect"))
+    repo.add_argument("--output", type=Path, required=True, metavar="DIR", help="made, or renewed where it is there")
+    repo.add_argument(
+        "--url",
+        default=f"http://{gateway.host}:{gateway.port}",
+        help="the gateway's HTTP address, as Triton reaches it (default: %(default)s)",
+    )
+    repo.add_argument(
+        "--kserve-dialect",
+        default=gateway.kserve_dialect,
+        choices=("inflight", "llmapi"),
+        help="what tensorrt_llm is; as the gateway has it (default: %(default)s)",
+    )
 
 
 def _seconds(text: str) -> float:

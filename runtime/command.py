@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 from .arguments import parse
 from .errors import ConfigError, JetwayError
@@ -25,6 +27,8 @@ def _run(argv: Sequence[str]) -> int:
     args = parse(argv)
     if args.command == "status":
         return _status(args.address, json=args.json, every_s=args.watch)
+    if args.command == "triton-repo":
+        return _triton_repo(args.output, args.url, args.kserve_dialect)
     resolved = resolve(args.given, os.environ, args.config)
     return _print(resolved) if args.print_config else _serve(resolved)
 
@@ -46,6 +50,16 @@ def _serve(resolved: Resolved) -> int:
     check(resolved.config)
     with console(resolved.config.log_format) as way_out:
         return asyncio.run(Supervisor(resolved, role_command(resolved.config), way_out).run())
+
+
+def _triton_repo(directory: Path, url: str, dialect: Literal["inflight", "llmapi"]) -> int:
+    from .triton.repository import write  # late: it needs what the gateway does
+
+    names = write(directory, url, dialect)
+    with printing():
+        print(f"{directory}: {', '.join(names)}, for the gateway at {url}")
+        print(f"tritonserver --model-repository={directory}")
+    return 0
 
 
 def _status(address: str, *, json: bool, every_s: float | None) -> int:

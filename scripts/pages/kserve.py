@@ -42,8 +42,8 @@ NOTES = """\
 * `pad_id` and the length penalties are taken and change nothing: nothing is padded, and there are no beams.
 * `/generate` with `stream: true`, or with several sequences, is an error with status 200; `ModelInfer` and `/infer`
   answer UNIMPLEMENTED, 501. Use `ModelStreamInfer` or `/generate_stream`.
-* `/generate` and `/generate_stream` take no priority and no timeout: keys that are no tensors are parameters without a
-  meaning. The header `X-Jetway-Class` works everywhere.
+* `/generate` and `/generate_stream` take no `priority` and no `timeout`: keys that are no tensors are parameters without
+  a meaning, but for `jetway_priority` and `jetway_timeout`. The header `X-Jetway-Class` works everywhere.
 * An id is `request_id` of gRPC and `"id"` of a JSON body, never a header.
 
 ## What is not
@@ -71,6 +71,14 @@ model says. The class may be named instead (`X-Jetway-Class`, in gRPC `x-jetway-
 **Timeout.** Microseconds of waiting for the start, where that is shorter than the class's `queue_timeout_s`. It ends as
 UNAVAILABLE, 503, "Request timeout expired". A full queue is UNAVAILABLE, 503, "Exceeds maximum queue size", over HTTP
 with `Retry-After`.
+
+**Behind Triton.** `jetway triton-repo --output DIR --url URL` writes a model repository for a Triton server with the
+Python backend and numpy below 2: `ensemble`, `tensorrt_llm_bls` and `tensorrt_llm` hand their requests to the gateway at
+URL and stream the answers back. They are decoupled: use `ModelStreamInfer`, `/generate_stream`, or `/generate` for a
+whole answer. A client that leaves cancels its request in Jetway. Triton shows a model no priority, so it goes as the
+parameter `jetway_priority`, a level, and `jetway_timeout`, in microseconds, beside Triton's own timeout; both work the
+same at the gateway itself, also in `/generate`. `JETWAY_API_KEY` in Triton's environment is the key that is sent. While
+Jetway is down requests end as UNAVAILABLE; once it is back they are served, without a restart of Triton.
 
 **Callers.** As for the other protocols: `Authorization: Bearer KEY` where the server has keys, in gRPC as metadata.
 Health is open.

@@ -10,6 +10,7 @@ from jetway.runtime.gateway.openai.read import read_object
 from .catalog import Model
 from .infer_body import answer_head, flattened, id_of, json_values, parameter, parameters_of
 from .inference import InferRequest
+from .parameters import parse_own
 from .replies import Reply
 from .signature import InputSpec
 from .tensor import GivenTensor, Tensor
@@ -22,17 +23,15 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def parse(model: Model, body: bytes, *, several: str | None) -> InferRequest:
-    """Keys that are no tensors are parameters of a model's own: none is reserved, none has a meaning here. `several` as in
-    InferRequest. Raises InvalidArgument and Internal.
+    """Keys that are no tensors are parameters of a model's own: none is reserved, and only Jetway's have a meaning.
+    `several` as in InferRequest. Raises InvalidArgument and Internal.
     """
     values = read_object(body)
     specs = {spec.name: spec for spec in model.dialect.inputs}
-    parameters_of(values)
-    for name, value in values.items():
-        if name not in specs and name not in ("id", "parameters"):
-            parameter(name, value)
+    own = {name: value for name, value in values.items() if name not in specs and name not in ("id", "parameters")}
+    given = parameters_of(values) | {name: parameter(name, value) for name, value in own.items()}
     inputs = [_tensor(spec, values[name]) for name, spec in specs.items() if name in values]
-    return InferRequest(model=model, id=id_of(values), inputs=inputs, several=several)
+    return InferRequest(model=model, id=id_of(values), inputs=inputs, parameters=parse_own(given), several=several)
 
 
 def format(request: InferRequest, reply: Reply) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from jetway.runtime.errors import InvalidArgument
 
+PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # as Triton's own, which it shows to no model behind it
 EMPTY_FINAL = "triton_enable_empty_final_response"
 _RESERVED = "triton_"
 _MICROSECONDS = 1_000_000
@@ -22,7 +23,7 @@ class Parameters:
 
 
 def parse(given: Mapping[str, Parameter]) -> Parameters:
-    """Raises InvalidArgument in Triton's words."""
+    """Jetway's own names go before Triton's. Raises InvalidArgument in Triton's words."""
     for name in given:
         if name.startswith(_RESERVED) and name != EMPTY_FINAL:
             raise InvalidArgument(
@@ -36,10 +37,15 @@ def parse(given: Mapping[str, Parameter]) -> Parameters:
             f"invalid value type for '{EMPTY_FINAL}' parameter, expected bool_param.", param=EMPTY_FINAL
         )
     return Parameters(
-        priority=_priority(given.get("priority", 0)),
-        queue_timeout_s=_queue_timeout_s(given.get("timeout", 0)),
+        priority=_priority(given.get(PRIORITY, given.get("priority", 0))),
+        queue_timeout_s=_queue_timeout_s(given.get(TIMEOUT, given.get("timeout", 0))),
         empty_final=empty_final,
     )
+
+
+def parse_own(given: Mapping[str, Parameter]) -> Parameters:
+    """Of requests in which Triton's names mean nothing. Raises InvalidArgument."""
+    return parse({name: given[name] for name in (PRIORITY, TIMEOUT) if name in given})
 
 
 def _priority(value: Parameter) -> int:

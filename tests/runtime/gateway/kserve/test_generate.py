@@ -213,6 +213,16 @@ class TestAsTriton:
             add = await scheduler.adds.get()
             assert (add.service_class, add.HasField("queue_timeout_ms")) == ("standard", False)
 
+    async def test_jetways_own_names_for_them_do(
+        self, gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
+    ) -> None:
+        scheduler.script = answering(ids(tokenizer, "a"))
+        own = {"jetway_priority": 1, "jetway_timeout": 5000}
+        for more in (own, {"parameters": own}):
+            assert (await generate(gateway, "tiny/generate", ASK | more)).status == 200
+            add = await scheduler.adds.get()
+            assert (add.service_class, add.queue_timeout_ms) == ("interactive", 5)
+
     @pytest.mark.parametrize("body", [{"max_tokens": "3"}, {"text_input": 3}, {"max_tokens": 3.5}, {"stream": None}])
     async def test_values_of_another_type_are_refused(self, gateway: Gateway, body: dict[str, Any]) -> None:
         """Triton calls them a fault (500); they are the client's."""

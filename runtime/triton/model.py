@@ -1,0 +1,248 @@
+"""The model that `jetway triton-repo` writes: hands each request to a Jetway gateway and streams its answer back.
+
+It is copied into a model repository, and runs inside Triton on the standard library and numpy (below 2). Every request has
+a connection of its own, so Jetway may be restarted under it.
+"""
+
+import http.client
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+API_KEY_VARIABLE = "JETWAY_API_KEY"
+CANCEL_CHECK_S = 0.05  # how often it is asked whether a client has gone
+CONNECT_TIMEOUT_S = 5.0
+PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # parameters of a request: Triton shows no others to a model
+
+# TritonError's names of what HTTP says.
+_CODES = {
+    400: "INVALID_ARG",
+    401: "INVALID_ARG",
+    403: "INVALID_ARG",
+    404: "NOT_FOUND",
+    501: "UNSUPPORTED",
+    503: "UNAVAILABLE",
+}
+
+
+class Failed(Exception):
+    """The request ends with this message and TritonError's code of this name."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class TritonPythonModel:
+    """Decoupled. At most `max_requests` run; then `execute` waits, and Triton queues."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        config = json.loads(args["model_config"])
+        settings = {name: each["string_value"] for name, each in config["parameters"].items()}
+        self._url = urlsplit(settings["jetway_url"])
+        self._path = f"{self._url.path.rstrip('/')}/v2/models/{args['model_name']}/generate_stream"
+        self._outputs = {each["name"]: _Output(each, batched=config["max_batch_size"] > 0) for each in config["output"]}
+        self._max_requests = int(settings["max_requests"])
+        self._slots = threading.Semaphore(self._max_requests)
+        self._cancellations = _Cancellations()
+
+    def execute(self, requests: Sequence[Any]) -> None:
+        for request in requests:
+            self._slots.acquire()
+            sender = request.get_response_sender()
+            try:
+                body = _body(request)
+            except UnicodeDecodeError as error:
+                _fail(sender, Failed(f"an input is not UTF-8: {error.reason}", "INVALID_ARG"))
+                self._slots.release()
+                continue
+            threading.Thread(target=self._run, args=(sender, body), daemon=True).start()
+
+    def finalize(self) -> None:
+        """Triton has let the requests end; what still runs is cancelled."""
+        self._cancellations.close()
+        for _ in range(self._max_requests):
+            self._slots.acquire()
+
+    def _run(self, sender: Any, body: bytes) -> None:
+        try:
+            exchange = _Exchange(self._url.scheme, self._url.netloc)
+            with self._cancellations.watching(sender, exchange):
+                for event in exchange.events(self._path, body):
+                    sender.send(pb_utils.InferenceResponse(self._tensors(event)))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except Failed as error:
+            _fail(sender, error)
+        finally:
+            self._slots.release()
+
+    def _tensors(self, event: Mapping[str, Any]) -> list[Any]:
+        return [self._outputs[name].tensor(value) for name, value in event.items() if name in self._outputs]
+
+
+class _Output:
+    """One output as the configuration has it."""
+
+    def __init__(self, config: Mapping[str, Any], *, batched: bool) -> None:
+        self._name = config["name"]
+        self._dtype = pb_utils.triton_string_to_numpy(config["data_type"])
+        self._leading = len(config["dims"]) - (0 if batched else 1)  # dimensions of 1 before the last
+
+    def tensor(self, value: Any) -> Any:
+        """Clients of upstream index text once, and everything else as the configuration says."""
+        values = value if isinstance(value, list) else [value]
+        if self._dtype is np.object_:
+            array = np.array([each.encode() for each in values], dtype=np.object_)
+        else:
+            array = np.array(values, self._dtype).reshape([1] * self._leading + [len(values)])
+        return pb_utils.Tensor(self._name, array)
+
+
+class _Exchange:
+    """One request to the gateway. `cancel`, from another thread, closes its connection, which cancels it there too."""
+
+    def __init__(self, scheme: str, address: str) -> None:
+        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+        self._address = address
+        self._connection = kind(address, timeout=CONNECT_TIMEOUT_S)
+        self._socket: socket.socket | None = None
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        if (connected := self._socket) is not None:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def events(self, path: str, body: bytes) -> Iterator[Mapping[str, Any]]:
+        """What the gateway says, to the end. Raises Failed."""
+        try:
+            yield from self._ask(path, body)
+        except (OSError, http.client.HTTPException) as error:
+            if not self._cancelled.is_set():
+                message = f"the connection to Jetway at {self._address} failed: {error or type(error).__name__}"
+                raise Failed(message, "UNAVAILABLE") from error
+        finally:
+            self._connection.close()
+        if self._cancelled.is_set():
+            raise Failed("Request cancelled by client", "CANCELLED")
+
+    def _ask(self, path: str, body: bytes) -> Iterator[Mapping[str, Any]]:
+        self._connection.connect()
+        self._socket = self._connection.sock
+        self._socket.settimeout(None)  # a request may wait its turn
+        if self._cancelled.is_set():
+            return
+        self._connection.request("POST", path, body, _headers())
+        response = self._connection.getresponse()
+        if response.status != 200:
+            raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
+        unread = b""
+        while chunk := response.read1():
+            *events, unread = (unread + chunk).split(b"\n\n")
+            for event in events:
+                said = json.loads(event.removeprefix(b"data: "))
+                if "error" in said:
+                    raise Failed(said["error"], "INTERNAL")
+                yield said
+
+
+class _Cancellations:
+    """Asks Triton, for all running requests in one thread, whether their clients have gone."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Any, _Exchange] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        threading.Thread(target=self._check, daemon=True).start()
+
+    def watching(self, sender: Any, exchange: _Exchange) -> "_Watched":
+        return _Watched(self, sender, exchange)
+
+    def close(self) -> None:
+        """Cancel what still runs."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            running = list(self._watched.values())
+        for exchange in running:
+            exchange.cancel()
+
+    def add(self, sender: Any, exchange: _Exchange) -> None:
+        with self._changed:
+            self._watched[sender] = exchange
+            self._changed.notify()
+
+    def remove(self, sender: Any) -> None:
+        with self._changed:
+            del self._watched[sender]
+
+    def _check(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._watched or self._closed)
+                if self._closed:
+                    return
+                watched = list(self._watched.items())
+            for sender, exchange in watched:
+                if sender.is_cancelled():
+                    exchange.cancel()
+            threading.Event().wait(CANCEL_CHECK_S)
+
+
+class _Watched:
+    """A request is watched inside."""
+
+    def __init__(self, cancellations: _Cancellations, sender: Any, exchange: _Exchange) -> None:
+        self._cancellations = cancellations
+        self._sender = sender
+        self._exchange = exchange
+
+    def __enter__(self) -> None:
+        self._cancellations.add(self._sender, self._exchange)
+
+    def __exit__(self, *_: object) -> None:
+        self._cancellations.remove(self._sender)
+
+
+def _body(request: Any) -> bytes:
+    """The request as /generate_stream takes it: a key for each tensor, its elements in a list."""
+    given = json.loads(request.parameters() or "{}")
+    parameters = {name: given[name] for name in (PRIORITY, TIMEOUT) if name in given}
+    if request.timeout() > 0:
+        parameters.setdefault(TIMEOUT, request.timeout())
+    body = {tensor.name(): _elements(tensor) for tensor in request.inputs()}
+    return json.dumps(body | {"id": request.request_id(), "parameters": parameters}).encode()
+
+
+def _elements(tensor: Any) -> list[Any]:
+    values = tensor.as_numpy().reshape(-1).tolist()
+    return [each.decode() if isinstance(each, bytes) else each for each in values]
+
+
+def _headers() -> dict[str, str]:
+    key = os.environ.get(API_KEY_VARIABLE)
+    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _message(body: bytes) -> str:
+    """Of an error, which may be an event."""
+    try:
+        return str(json.loads(body.removeprefix(b"data: "))["error"])
+    except (ValueError, KeyError):
+        return body[:200].decode(errors="replace")
+
+
+def _fail(sender: Any, error: Failed) -> None:
+    code = getattr(pb_utils.TritonError, error.code)
+    response = pb_utils.InferenceResponse(error=pb_utils.TritonError(error.message, code))
+    sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

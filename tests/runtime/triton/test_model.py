@@ -1,0 +1,213 @@
+"""The model inside Triton: a stand-in for its Python backend on one side, a gateway on the other."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.text_format import Parse
+from tokenizers import Tokenizer
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from jetway.runtime.gateway.app import Gateway
+from jetway.runtime.gateway.kserve.dialects.text import TextDialect
+from jetway.runtime.gateway.kserve.dialects.tokens import TokensDialect
+from jetway.runtime.triton.repository import configuration
+from jetway.v1 import common_pb2
+from tests.support import triton_backend
+from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, refusing, sampled
+from tests.support.gateway import running_gateway
+from tests.support.tokenizers import byte_level, write_engine
+from tests.support.triton_backend import InferenceRequest, InferenceResponse, TritonError
+
+triton_backend.install()
+from jetway.runtime.triton.model import TritonPythonModel
+
+TEXT = {"text_input": np.array([[b"hi"]], dtype=object), "max_tokens": np.array([[8]], np.int32)}
+STREAM = TEXT | {"stream": np.array([[True]])}
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return byte_level()
+
+
+@pytest.fixture
+def engine_dir(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    return write_engine(tmp_path, tokenizer)
+
+
+@pytest.fixture
+async def scheduler() -> AsyncIterator[FakeScheduler]:
+    async with FakeScheduler() as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+async def gateway(engine_dir: Path, scheduler: FakeScheduler) -> AsyncIterator[Gateway]:
+    async with running_gateway(engine_dir, scheduler.address) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def loaded(name: str, port: int) -> AsyncIterator[TritonPythonModel]:
+    """The model as Triton loads it; unloaded at the end."""
+    signature = TokensDialect if name == "tensorrt_llm" else TextDialect
+    config = Parse(configuration(name, signature, f"http://127.0.0.1:{port}"), ModelConfig())
+    fields = MessageToDict(config, preserving_proto_field_name=True)
+    for each in fields["output"]:
+        each["dims"] = [int(dim) for dim in each["dims"]]
+    model = TritonPythonModel()
+    model.initialize({"model_name": name, "model_config": json.dumps({"max_batch_size": 0} | fields)})
+    try:
+        yield model
+    finally:
+        await asyncio.to_thread(model.finalize)
+
+
+async def said(request: InferenceRequest) -> InferenceResponse | None:
+    return await asyncio.to_thread(request.sender.next)
+
+
+def arrays(response: InferenceResponse | None) -> dict[str, Any]:
+    assert response is not None
+    assert response.error is None
+    return {tensor.name(): tensor.as_numpy().tolist() for tensor in response.output_tensors}
+
+
+def ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+async def test_text_streams_through(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    async with loaded("ensemble", gateway.http_port) as model:
+        request = InferenceRequest(STREAM, "7")
+        model.execute([request])
+        add = await scheduler.adds.get()
+        scheduler.send(accepted(add.handle))
+        scheduler.send(sampled(add.handle, ids(tokenizer, "é")))
+        first = await said(request)
+        scheduler.send(sampled(add.handle, ids(tokenizer, "b"), LENGTH))
+        second, last = await said(request), await said(request)
+    assert (list(add.prompt), add.max_tokens, add.request_id) == (tokenizer.encode("hi").ids, 8, "7")
+    assert arrays(first) == {"text_output": ["é".encode()], "batch_index": [[0]], "sequence_index": [[0]]}
+    assert arrays(second)["text_output"] == [b"b"]
+    assert last is None
+
+
+async def test_token_ids_and_their_shapes(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    scheduler.script = answering([11, 12, 13])
+    one = np.array([[1]], np.int32)
+    inputs = {
+        "input_ids": np.array([[7, 8]], np.int32), "input_lengths": 2 * one, "request_output_len": 3 * one,
+        "stop_words_list": np.array([[[9, 9], [1, -1]]], np.int32), "exclude_input_in_output": np.array([[True]]),
+    }  # fmt: skip
+    async with loaded("tensorrt_llm", gateway.http_port) as model:
+        request = InferenceRequest(inputs)
+        model.execute([request])
+        outputs = arrays(await said(request))
+        assert await said(request) is None
+    assert outputs["output_ids"] == [[[11, 12, 13]]]
+    assert outputs["sequence_length"] == [[3]]
+    assert list((await scheduler.adds.get()).prompt) == [7, 8]
+
+
+async def test_a_client_that_goes_away_cancels(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    async with loaded("ensemble", gateway.http_port) as model:
+        gone, stays = InferenceRequest(TEXT), InferenceRequest(TEXT)
+        model.execute([gone])
+        handle = (await scheduler.adds.get()).handle
+        scheduler.send(accepted(handle))
+        model.execute([stays])
+        gone.sender.cancelled = True
+        assert await scheduler.cancels.get() == handle
+        response = await said(gone)
+        other = (await scheduler.adds.get()).handle
+        scheduler.send(accepted(other))
+        scheduler.send(sampled(other, [65], LENGTH))
+        assert "text_output" in arrays(await said(stays))
+    assert response == InferenceResponse(error=TritonError("Request cancelled by client", TritonError.CANCELLED))
+
+
+async def test_priority_and_timeout_go_along(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    """Triton shows a model the timeout but no priority: that comes as a parameter of Jetway's own."""
+    scheduler.script = answering(ids(tokenizer, "a"))
+    given = [
+        InferenceRequest(TEXT, parameters={"jetway_priority": 3, "other": [1]}, timeout=250_000),
+        InferenceRequest(TEXT, parameters={"jetway_timeout": 9000}, timeout=250_000),
+        InferenceRequest(TEXT),
+    ]
+    async with loaded("ensemble", gateway.http_port) as model:
+        adds = []
+        for request in given:
+            model.execute([request])
+            adds.append(await scheduler.adds.get())
+            await said(request)
+    assert [(add.service_class, add.queue_timeout_ms) for add in adds] == [
+        ("batch", 250),
+        ("standard", 9),
+        ("standard", 0),
+    ]
+
+
+async def test_errors_have_their_codes(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    async def error_of(inputs: dict[str, Any]) -> TritonError | None:
+        request = InferenceRequest(inputs, "7")
+        model.execute([request])
+        response = await said(request)
+        assert response is not None
+        return response.error
+
+    async with loaded("ensemble", gateway.http_port) as model:
+        missing = await error_of({"text_input": TEXT["text_input"]})
+        undecodable = await error_of(TEXT | {"text_input": np.array([[b"\xff"]], dtype=object)})
+        scheduler.script = refusing(common_pb2.ERROR_CODE_OVERLOADED, "full")
+        full = await error_of(TEXT)
+    assert missing is not None
+    assert (missing.code, missing.message[:18]) == (TritonError.INVALID_ARG, "[request id: 7] ex")
+    assert undecodable == TritonError("an input is not UTF-8: invalid start byte", TritonError.INVALID_ARG)
+    assert full == TritonError("[request id: 7] Exceeds maximum queue size", TritonError.UNAVAILABLE)
+
+
+async def test_jetway_may_be_restarted(engine_dir: Path, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    async with running_gateway(engine_dir, scheduler.address) as first:
+        port = first.http_port
+        async with loaded("ensemble", port) as model:
+            cut = InferenceRequest(STREAM)
+            model.execute([cut])
+            handle = (await scheduler.adds.get()).handle
+            scheduler.send(accepted(handle))
+            scheduler.send(sampled(handle, ids(tokenizer, "a")))
+            assert arrays(await said(cut))["text_output"] == [b"a"]
+            await first.stop(0.0)
+            lost, refused = await said(cut), InferenceRequest(TEXT)
+            model.execute([refused])
+            nobody = await said(refused)
+
+            async with running_gateway(engine_dir, scheduler.address, port=port):
+                scheduler.script = answering(ids(tokenizer, "b"))
+                again = InferenceRequest(TEXT)
+                model.execute([again])
+                assert arrays(await said(again))["text_output"] == [b"hib"]
+    for response in (lost, nobody):
+        assert response is not None
+        assert response.error is not None
+    assert nobody is not None
+    assert nobody.error is not None
+    assert nobody.error.code == TritonError.UNAVAILABLE
+    assert nobody.error.message.startswith(f"the connection to Jetway at 127.0.0.1:{port} failed: ")
+
+
+async def test_unloading_cancels_what_runs(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    async with loaded("ensemble", gateway.http_port) as model:
+        request = InferenceRequest(TEXT)
+        model.execute([request])
+        handle = (await scheduler.adds.get()).handle
+        scheduler.send(accepted(handle))
+    assert await scheduler.cancels.get() == handle
+    assert await said(request) is not None
