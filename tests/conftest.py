@@ -14,13 +14,13 @@ DEMO_CHECKPOINT = ROOT / ".jetway" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf
 SHARED = ROOT.parent / "shared"
 
 
-def require(name: str, path: Path) -> Path:
+def require(name: str, path: Path, maker: str = "scripts/demo") -> Path:
     """The path, or a skip that names what is absent; a failure when JETWAY_REQUIRE (comma-separated) holds `name`."""
     if path.exists():
         return path
     if name in os.environ.get("JETWAY_REQUIRE", "").split(","):
         pytest.fail(f"JETWAY_REQUIRE demands {name!r}, but {path} does not exist")
-    pytest.skip(f"{name}: {path} does not exist; scripts/demo makes it")
+    pytest.skip(f"{name}: {path} does not exist; {maker} makes it")
 
 
 @pytest.fixture(scope="session")

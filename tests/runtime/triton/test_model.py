@@ -22,7 +22,6 @@ from jetway.v1 import common_pb2
 from tests.support import triton_backend
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, refusing, sampled
 from tests.support.gateway import running_gateway
-from tests.support.tokenizers import byte_level, write_engine
 from tests.support.triton_backend import InferenceRequest, InferenceResponse, TritonError
 
 triton_backend.install()
@@ -30,22 +29,6 @@ from jetway.runtime.triton.model import TritonPythonModel
 
 TEXT = {"text_input": np.array([[b"hi"]], dtype=object), "max_tokens": np.array([[8]], np.int32)}
 STREAM = TEXT | {"stream": np.array([[True]])}
-
-
-@pytest.fixture
-def tokenizer() -> Tokenizer:
-    return byte_level()
-
-
-@pytest.fixture
-def engine_dir(tmp_path: Path, tokenizer: Tokenizer) -> Path:
-    return write_engine(tmp_path, tokenizer)
-
-
-@pytest.fixture
-async def scheduler() -> AsyncIterator[FakeScheduler]:
-    async with FakeScheduler() as scheduler:
-        yield scheduler
 
 
 @pytest.fixture
