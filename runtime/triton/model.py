@@ -143,17 +143,13 @@ class _Exchange:
         if self._cancelled.is_set():
             return
         self._connection.request("POST", path, body, _headers())
-        response = self._connection.getresponse()
-        if response.status != 200:
-            raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
-        unread = b""
-        while chunk := response.read1():
-            *events, unread = (unread + chunk).split(b"\n\n")
-            for event in events:
-                said = json.loads(event.removeprefix(b"data: "))
-                if "error" in said:
-                    raise Failed(said["error"], "INTERNAL")
-                yield said
+        with self._connection.getresponse() as response:
+            if response.status != 200:
+                raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
+            unread = b""
+            while chunk := response.read1():
+                *events, unread = (unread + chunk).split(b"\n\n")
+                yield from map(_said, events)
 
 
 class _Cancellations:
@@ -232,6 +228,14 @@ def _elements(tensor: Any) -> list[Any]:
 def _headers() -> dict[str, str]:
     key = os.environ.get(API_KEY_VARIABLE)
     return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _said(event: bytes) -> dict[str, Any]:
+    """Raises Failed for an error."""
+    said: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
+    if "error" in said:
+        raise Failed(said["error"], "INTERNAL")
+    return said
 
 
 def _message(body: bytes) -> str:

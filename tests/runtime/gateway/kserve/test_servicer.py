@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from tritonclient.grpc import InferRequestedOutput, aio, service_pb2
 from tritonclient.utils import InferenceServerException
 
+from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import common_pb2
 from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, refusing, sampled, scored
 from tests.support.gateway import running_gateway
@@ -21,24 +22,17 @@ def ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
-async def test_health_follows_the_scheduler(engine_dir: Path) -> None:
-    async with (
-        FakeScheduler() as scheduler,
-        running_gateway(engine_dir, scheduler.address) as gateway,
-        client_of(gateway) as triton,
-    ):
-        assert await triton.is_server_live()
-        assert await triton.is_server_ready()
-        assert [await triton.is_model_ready(name) for name in ("tiny", "ensemble", "tensorrt_llm", "nope")] == [
-            True, True, True, False,
-        ]  # fmt: skip
-        assert not await triton.is_model_ready("ensemble", "2")
-        scheduler.end_session()
-        while await triton.is_server_ready():
-            pass
-        assert await triton.is_server_live()
-        assert not await triton.is_model_ready("ensemble")
-        index = await triton.get_model_repository_index()
+async def test_ready_once_a_call_can_start(triton: aio.InferenceServerClient, waiting_gateway: Gateway) -> None:
+    models = ("tiny", "ensemble", "tensorrt_llm", "nope")
+    assert await triton.is_server_live()
+    assert await triton.is_server_ready()
+    assert [await triton.is_model_ready(name) for name in models] == [True, True, True, False]
+    assert not await triton.is_model_ready("ensemble", "2")
+    async with client_of(waiting_gateway) as early:
+        assert await early.is_server_live()
+        assert not await early.is_server_ready()
+        assert not await early.is_model_ready("ensemble")
+        index = await early.get_model_repository_index()
         assert {model.state for model in index.models} == {"UNAVAILABLE"}
 
 

@@ -5,7 +5,7 @@ import queue
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import numpy as np
@@ -54,27 +54,12 @@ async def results(triton: aio.InferenceServerClient, *requests: dict[str, Any]) 
     return got
 
 
-class Open(NamedTuple):
-    """A stream that stays open: what is put goes up, `next` is what comes down."""
-
-    up: asyncio.Queue[Any]
-    call: Any
-
-    async def next(self) -> Any:
-        return await self.call.read()
-
-
 @asynccontextmanager
-async def opened(stub: Any, metadata: Any = ()) -> AsyncIterator[Open]:
-    up: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def requests() -> AsyncIterator[Any]:
-        while (message := await up.get()) is not None:
-            yield message
-
-    call = stub.ModelStreamInfer(requests(), metadata=metadata)
+async def opened(stub: Any, metadata: Any = ()) -> AsyncIterator[Any]:
+    """A stream to be written to and read from; cancelled at the end."""
+    call = stub.ModelStreamInfer(metadata=metadata)
     try:
-        yield Open(up, call)
+        yield call
     finally:
         call.cancel()
 
@@ -113,8 +98,8 @@ async def test_an_empty_final_response_where_it_is_asked_for(
     message.parameters["triton_enable_empty_final_response"].bool_param = True
 
     async with opened(triton_stub) as stream:
-        await stream.up.put(message)
-        first, last = (await stream.next()).infer_response, (await stream.next()).infer_response
+        await stream.write(message)
+        first, last = (await stream.read()).infer_response, (await stream.read()).infer_response
 
     assert not first.parameters["triton_final_response"].bool_param
     assert first.raw_output_contents[0].endswith(b"ab")
@@ -180,23 +165,23 @@ async def test_requests_share_a_stream_and_errors_are_their_own(
 ) -> None:
     async with opened(triton_stub) as stream:
         for id in ("one", "two"):
-            await stream.up.put(raw_request(id=id))
-        await stream.up.put(raw_request("nope", id="three"))
+            await stream.write(raw_request(id=id))
+        await stream.write(raw_request("nope", id="three"))
         handles = [(await scheduler.adds.get()).handle for _ in range(2)]
 
-        failed = await stream.next()
+        failed = await stream.read()
         for handle in handles:
             scheduler.send(accepted(handle))
         scheduler.send(
             sampled(handles[1], [], common_pb2.FINISH_REASON_FAILED,
                     common_pb2.Error(code=common_pb2.ERROR_CODE_ENGINE_FAILED, message="it broke"))
         )  # fmt: skip
-        broken = await stream.next()
+        broken = await stream.read()
         scheduler.send(sampled(handles[0], ids(tokenizer, "!"), LENGTH))
-        whole = await stream.next()
-        await stream.up.put(None)
-        assert await stream.next() is grpc.aio.EOF
-        assert await stream.call.code() is grpc.StatusCode.OK
+        whole = await stream.read()
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF
+        assert await stream.code() is grpc.StatusCode.OK
 
     assert failed.error_message == "Request for unknown model: 'nope' is not found"
     assert broken.error_message == "it broke"
@@ -211,12 +196,12 @@ async def test_requests_share_a_stream_and_errors_are_their_own(
 
 async def test_an_error_is_a_status_where_the_client_wants_it(triton_stub: Any, scheduler: FakeScheduler) -> None:
     async with opened(triton_stub, (("triton_grpc_error", "true"),)) as stream:
-        await stream.up.put(raw_request(id="lives"))
+        await stream.write(raw_request(id="lives"))
         handle = (await scheduler.adds.get()).handle
         scheduler.send(accepted(handle))
-        await stream.up.put(raw_request(text=b"\xff"))
+        await stream.write(raw_request(text=b"\xff"))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stream.next()
+            await stream.read()
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "is not UTF-8" in (caught.value.details() or "")
     assert await scheduler.cancels.get() == handle
@@ -236,17 +221,17 @@ class TestStop:
     ) -> None:
         """Whatever model runs it: what it has is its answer. The stop gets an empty success."""
         async with opened(triton_stub) as stream:
-            await stream.up.put(raw_request(id="7"))
-            await stream.up.put(raw_request(id="8"))
+            await stream.write(raw_request(id="7"))
+            await stream.write(raw_request(id="8"))
             handles = [(await scheduler.adds.get()).handle for _ in range(2)]
             for handle in handles:
                 scheduler.send(accepted(handle))
                 scheduler.send(sampled(handle, ids(tokenizer, "ab")))
-            await stream.up.put(self.stop_signal("7"))
-            frames = {frame.infer_response.model_name: frame for frame in [await stream.next(), await stream.next()]}
+            await stream.write(self.stop_signal("7"))
+            frames = {frame.infer_response.model_name: frame for frame in [await stream.read(), await stream.read()]}
             assert await scheduler.cancels.get() == handles[0]
             scheduler.send(sampled(handles[1], ids(tokenizer, "c"), LENGTH))
-            other = await stream.next()
+            other = await stream.read()
 
         for frame in frames.values():
             assert (frame.error_message, frame.infer_response.id) == ("", "7")
@@ -257,11 +242,11 @@ class TestStop:
 
     async def test_it_may_follow_at_once(self, triton_stub: Any, scheduler: FakeScheduler) -> None:
         async with opened(triton_stub) as stream:
-            await stream.up.put(raw_request(id="7"))
-            await stream.up.put(self.stop_signal("7"))
+            await stream.write(raw_request(id="7"))
+            await stream.write(self.stop_signal("7"))
             handle = (await scheduler.adds.get()).handle
             scheduler.send(accepted(handle))
-            frames = [await stream.next(), await stream.next()]
+            frames = [await stream.read(), await stream.read()]
             assert await scheduler.cancels.get() == handle
         assert {frame.error_message for frame in frames} == {""}
 
@@ -295,7 +280,7 @@ class TestStop:
 async def test_closing_the_stream_cancels_all_of_its_requests(triton_stub: Any, scheduler: FakeScheduler) -> None:
     async with opened(triton_stub) as stream:
         for id in ("one", "two"):
-            await stream.up.put(raw_request(id=id))
+            await stream.write(raw_request(id=id))
         handles = {(await scheduler.adds.get()).handle for _ in range(2)}
         for handle in handles:
             scheduler.send(accepted(handle))
@@ -338,7 +323,7 @@ async def test_a_client_that_does_not_read_loses_its_stream(tmp_path: Path, sche
         opened(service_pb2_grpc.GRPCInferenceServiceStub(channel)) as stream,
     ):
         for id in ("silent", "streamed"):
-            await stream.up.put(raw_request(id=id, stream=True))
+            await stream.write(raw_request(id=id, stream=True))
         handles = [(await scheduler.adds.get()).handle for _ in range(2)]
         for handle in handles:
             scheduler.send(accepted(handle))
