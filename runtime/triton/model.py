@@ -6,16 +6,19 @@ a connection of its own, so Jetway may be restarted under it.
 
 import http.client
 import json
+import logging
 import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+
+log = logging.getLogger(__name__)
 
 API_KEY_VARIABLE = "JETWAY_API_KEY"
 CANCEL_CHECK_S = 0.05  # how often it is asked whether a client has gone
@@ -82,6 +85,9 @@ class TritonPythonModel:
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Failed as error:
             _fail(sender, error)
+        except Exception as error:  # whatever it is, Triton waits for an end
+            log.exception("a fault of Jetway's model")
+            _fail(sender, Failed(f"a fault of Jetway's model: {type(error).__name__}: {error}", "INTERNAL"))
         finally:
             self._slots.release()
 
@@ -161,8 +167,17 @@ class _Cancellations:
         self._closed = False
         threading.Thread(target=self._check, daemon=True).start()
 
-    def watching(self, sender: Any, exchange: _Exchange) -> "_Watched":
-        return _Watched(self, sender, exchange)
+    @contextmanager
+    def watching(self, sender: Any, exchange: _Exchange) -> Iterator[None]:
+        """The exchange is cancelled once the sender's client has gone."""
+        with self._changed:
+            self._watched[sender] = exchange
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._watched[sender]
 
     def close(self) -> None:
         """Cancel what still runs."""
@@ -172,15 +187,6 @@ class _Cancellations:
             running = list(self._watched.values())
         for exchange in running:
             exchange.cancel()
-
-    def add(self, sender: Any, exchange: _Exchange) -> None:
-        with self._changed:
-            self._watched[sender] = exchange
-            self._changed.notify()
-
-    def remove(self, sender: Any) -> None:
-        with self._changed:
-            del self._watched[sender]
 
     def _check(self) -> None:
         while True:
@@ -193,21 +199,6 @@ class _Cancellations:
                 if sender.is_cancelled():
                     exchange.cancel()
             threading.Event().wait(CANCEL_CHECK_S)
-
-
-class _Watched:
-    """A request is watched inside."""
-
-    def __init__(self, cancellations: _Cancellations, sender: Any, exchange: _Exchange) -> None:
-        self._cancellations = cancellations
-        self._sender = sender
-        self._exchange = exchange
-
-    def __enter__(self) -> None:
-        self._cancellations.add(self._sender, self._exchange)
-
-    def __exit__(self, *_: object) -> None:
-        self._cancellations.remove(self._sender)
 
 
 def _body(request: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,16 @@ async def request_stream(messages: Iterable[dict[str, Any]]) -> AsyncIterator[di
     """What the aio client's stream_infer takes."""
     for message in messages:
         yield message
+
+
+@asynccontextmanager
+async def opened(stub: Any, metadata: Any = ()) -> AsyncIterator[Any]:
+    """A stream to be written to and read from; cancelled at the end."""
+    call = stub.ModelStreamInfer(metadata=metadata)
+    try:
+        yield call
+    finally:
+        call.cancel()
 
 
 async def generate(gateway: Gateway, path: str, body: dict[str, Any], headers: str = "") -> Answer:

@@ -186,6 +186,24 @@ async def test_jetway_may_be_restarted(engine_dir: Path, scheduler: FakeSchedule
     assert nobody.error.message.startswith(f"the connection to Jetway at 127.0.0.1:{port} failed: ")
 
 
+async def test_what_is_no_answer_of_jetways_still_ends_the_request() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nbabble\n\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    async with server, loaded("ensemble", server.sockets[0].getsockname()[1]) as model:
+        request = InferenceRequest(TEXT)
+        model.execute([request])
+        response = await said(request)
+    assert response is not None
+    assert response.error is not None
+    assert response.error.code == TritonError.INTERNAL
+    assert response.error.message.startswith("a fault of Jetway's model: JSONDecodeError")
+
+
 async def test_unloading_cancels_what_runs(gateway: Gateway, scheduler: FakeScheduler) -> None:
     async with loaded("ensemble", gateway.http_port) as model:
         request = InferenceRequest(TEXT)

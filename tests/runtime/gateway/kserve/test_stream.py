@@ -3,7 +3,6 @@
 import asyncio
 import queue
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 from tokenizers import Tokenizer
-from tritonclient.grpc import InferResult, aio, service_pb2, service_pb2_grpc
+from tritonclient.grpc import InferResult, aio, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from jetway.runtime.gateway.app import Gateway
@@ -22,10 +21,10 @@ from tests.support.gateway import running_gateway
 from tests.support.tokenizers import words, write_engine
 from tests.support.triton import (
     TRUE,
-    add_input,
     client_of,
     inputs,
     is_final,
+    opened,
     raw_request,
     request_stream,
     text_inputs,
@@ -52,16 +51,6 @@ async def results(triton: aio.InferenceServerClient, *requests: dict[str, Any]) 
         assert error is None
         got.append(result)
     return got
-
-
-@asynccontextmanager
-async def opened(stub: Any, metadata: Any = ()) -> AsyncIterator[Any]:
-    """A stream to be written to and read from; cancelled at the end."""
-    call = stub.ModelStreamInfer(metadata=metadata)
-    try:
-        yield call
-    finally:
-        call.cancel()
 
 
 async def test_a_streamed_answer_is_deltas_and_the_last_says_so(
@@ -205,76 +194,6 @@ async def test_an_error_is_a_status_where_the_client_wants_it(triton_stub: Any, 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "is not UTF-8" in (caught.value.details() or "")
     assert await scheduler.cancels.get() == handle
-
-
-class TestStop:
-    def stop_signal(self, id: str) -> Any:
-        """As upstream's client sends it: what else it holds means nothing."""
-        message = service_pb2.ModelInferRequest(model_name="tensorrt_llm", id=id)
-        for name in ("input_ids", "input_lengths", "request_output_len"):
-            add_input(message, name, "INT32", b"\x00" * 4)
-        add_input(message, "stop", "BOOL", b"\x01")
-        return message
-
-    async def test_it_ends_the_request_with_the_same_id(
-        self, triton_stub: Any, scheduler: FakeScheduler, tokenizer: Tokenizer
-    ) -> None:
-        """Whatever model runs it: what it has is its answer. The stop gets an empty success."""
-        async with opened(triton_stub) as stream:
-            await stream.write(raw_request(id="7"))
-            await stream.write(raw_request(id="8"))
-            handles = [(await scheduler.adds.get()).handle for _ in range(2)]
-            for handle in handles:
-                scheduler.send(accepted(handle))
-                scheduler.send(sampled(handle, ids(tokenizer, "ab")))
-            await stream.write(self.stop_signal("7"))
-            frames = {frame.infer_response.model_name: frame for frame in [await stream.read(), await stream.read()]}
-            assert await scheduler.cancels.get() == handles[0]
-            scheduler.send(sampled(handles[1], ids(tokenizer, "c"), LENGTH))
-            other = await stream.read()
-
-        for frame in frames.values():
-            assert (frame.error_message, frame.infer_response.id) == ("", "7")
-            assert frame.infer_response.parameters["triton_final_response"].bool_param
-        assert not frames["tensorrt_llm"].infer_response.outputs
-        assert frames["ensemble"].infer_response.raw_output_contents[0][4:].startswith(b"hi")
-        assert other.infer_response.raw_output_contents[0][4:] == b"hiabc"
-
-    async def test_it_may_follow_at_once(self, triton_stub: Any, scheduler: FakeScheduler) -> None:
-        async with opened(triton_stub) as stream:
-            await stream.write(raw_request(id="7"))
-            await stream.write(self.stop_signal("7"))
-            handle = (await scheduler.adds.get()).handle
-            scheduler.send(accepted(handle))
-            frames = [await stream.read(), await stream.read()]
-            assert await scheduler.cancels.get() == handle
-        assert {frame.error_message for frame in frames} == {""}
-
-    async def test_an_id_that_is_gone_is_no_error_and_none_is(self, triton_stub: Any) -> None:
-        response = await triton_stub.ModelInfer(self.stop_signal("gone"))
-        assert (response.id, list(response.outputs)) == ("gone", [])
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await triton_stub.ModelInfer(self.stop_signal(""))
-        assert caught.value.details() == "A request id must be provided for request cancellation"
-
-    async def test_llmapi_answers_a_stop_with_cancelled(self, engine_dir: Path, scheduler: FakeScheduler) -> None:
-        async with (
-            running_gateway(engine_dir, scheduler.address, kserve_dialect="llmapi") as gateway,
-            client_of(gateway) as triton,
-        ):
-            text = np.array([b"hi"], dtype=object)
-            asked = inputs(text_input=text, return_finish_reason=np.array([True]))
-            running = asyncio.ensure_future(triton.infer("tensorrt_llm", asked, request_id="7"))
-            handle = (await scheduler.adds.get()).handle
-            scheduler.send(accepted(handle))
-            with pytest.raises(InferenceServerException) as caught:
-                await triton.infer("tensorrt_llm", inputs(text_input=text, stop=np.array([True])), request_id="7")
-            assert texts(await running, "finish_reason") == ["cancelled"]
-        assert (caught.value.status(), caught.value.message()) == (
-            "StatusCode.CANCELLED",
-            "Request cancelled by client",
-        )
-        assert await scheduler.cancels.get() == handle
 
 
 async def test_closing_the_stream_cancels_all_of_its_requests(triton_stub: Any, scheduler: FakeScheduler) -> None:
