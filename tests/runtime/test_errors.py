@@ -9,8 +9,8 @@ def test_every_code_of_the_protocol_has_an_error() -> None:
     assert set(errors.BY_CODE) == codes
 
 
-def test_only_a_config_error_never_crosses_an_edge() -> None:
-    assert set(errors.JetwayError.__subclasses__()) - set(errors.EDGES) == {errors.ConfigError}
+def test_only_what_ends_the_process_never_crosses_an_edge() -> None:
+    assert set(errors.JetwayError.__subclasses__()) - set(errors.EDGES) == {errors.ConfigError, errors.Fenced}
 
 
 def test_statuses_of_grpc_are_names_that_grpc_knows() -> None:
