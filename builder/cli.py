@@ -18,8 +18,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         spec = _spec(arguments)
+        if arguments.convert_only and spec.engine != "tensorrt":
+            raise OptionError("--convert-only: writes TensorRT-LLM's checkpoints. Pass --engine tensorrt with it.")
         if arguments.dry_run:
-            _describe(spec, arguments.kv_cache_memory)
+            _describe(spec, arguments)
             return 0
         if arguments.kv_cache_memory:
             raise OptionError("--kv-cache-memory: no part of an engine. Use it with --dry-run, or with jetway serve.")
@@ -47,8 +49,6 @@ def _build(spec: BuildSpec, arguments: argparse.Namespace) -> None:
             tensorrt.build(spec, progress, machine.inspect(), force=force)
             print(f"The engine is in {spec.output_dir}; this version of jetway serve does not load it yet")
         return
-    if arguments.convert_only:
-        raise OptionError("--convert-only: writes TensorRT-LLM's checkpoints. Pass --engine tensorrt with it.")
     from .stages import build
 
     build(spec, progress, force=force)
@@ -73,7 +73,6 @@ def _spec(arguments: argparse.Namespace) -> BuildSpec:
             tp_size=arguments.tp_size,
             pp_size=arguments.pp_size,
             gemm_plugin=arguments.gemm_plugin,
-            use_paged_context_fmha=arguments.use_paged_context_fmha == "enable",
             multiple_profiles=arguments.multiple_profiles == "enable",
             workers=arguments.workers,
             calib_dataset=arguments.calib_dataset,
@@ -81,14 +80,15 @@ def _spec(arguments: argparse.Namespace) -> BuildSpec:
     )
 
 
-def _describe(spec: BuildSpec, pool: str | None) -> None:
+def _describe(spec: BuildSpec, arguments: argparse.Namespace) -> None:
+    pool: str | None = arguments.kv_cache_memory
     if spec.engine == "tensorrt":
         if pool is not None:
             raise OptionError("--kv-cache-memory: is of OpenVINO engines' pools. Leave it out.")
         from .tensorrt import dry_run as tensorrt
         from .tensorrt import plan as tensorrt_plan
 
-        print(tensorrt.describe(tensorrt_plan.make(spec)))
+        print(tensorrt.describe(tensorrt_plan.make(spec), convert_only=arguments.convert_only))
         return
     from . import dry_run, plan
 
@@ -129,19 +129,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_tensorrt(add: Callable[..., object]) -> None:
-    switch: dict[str, Any] = {"choices": ("enable", "disable")}
     add("--tp-size", type=int, default=1, metavar="N", help="ranks that share every layer (default: 1)")
     add("--pp-size", type=int, default=1, metavar="N", help="groups of ranks that share the layers out (default: 1)")
     add("--gemm-plugin", default="auto", help="auto, disable or fp8 (default: auto)")
-    add(
-        "--use-paged-context-fmha",
-        **switch,
-        default="enable",
-        help="chunked prefill and prefix reuse (default: enable)",
-    )
-    add(
-        "--multiple-profiles", **switch, default="disable", help="kernels chosen by tokens in a step (default: disable)"
-    )
+    switch = ("enable", "disable")
+    add("--multiple-profiles", choices=switch, default="disable", help="kernels by tokens in a step (default: disable)")
     add("--workers", type=int, metavar="N", help="ranks built at a time (default: one a GPU)")
     add("--calib-dataset", type=Path, metavar="DIR", help="texts that scales of fp8 and int8 are measured on")
     add("--convert-only", action="store_true", help="stop at the TensorRT-LLM checkpoint; needs no GPU")

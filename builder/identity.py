@@ -21,8 +21,8 @@ def engine_id(spec: BuildSpec, digests: Mapping[str, str], built_on: Iterable[st
     quantization = [] if spec.quantization is None else [spec.quantization]
     options = [spec.engine, spec.dtype, spec.kv_cache_dtype, *quantization, *built_on]
     if spec.engine == "tensorrt":
-        options += [str(spec.tokens_per_block), str(spec.tensorrt.gemm_plugin), str(spec.tensorrt.multiple_profiles)]
-        options += [str(spec.tensorrt.use_paged_context_fmha), *_split(spec)]
+        plugins = [spec.tensorrt.gemm_plugin, str(spec.tensorrt.multiple_profiles)]
+        options += [str(spec.tokens_per_block), *plugins, *_split(spec)]
     return _digest(options, digests)
 
 

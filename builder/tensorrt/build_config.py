@@ -46,8 +46,8 @@ def plugin_config(spec: BuildSpec) -> dict[str, Any]:
         "paged_kv_cache": True,
         "remove_input_padding": True,
         "tokens_per_block": spec.tokens_per_block,
-        "use_paged_context_fmha": options.use_paged_context_fmha,
-        "use_fp8_context_fmha": spec.quantization == "fp8",
+        "use_paged_context_fmha": True,  # prefill in chunks, and reuse of prefixes
+        "use_fp8_context_fmha": spec.quantization == spec.kv_cache_dtype == "fp8",  # the paged kind reads an fp8 cache
         "multiple_profiles": options.multiple_profiles,
         "manage_weights": False,
         "streamingllm": False,

@@ -21,7 +21,6 @@ class TensorRtBuild:
     compute_capability: str  # of the only GPUs that it runs on, for example "9.0"
     tp_size: int
     pp_size: int
-    use_paged_context_fmha: bool  # without it, prompts are computed in one step, and prefixes are not reused
     logits_dtype: str
 
 
@@ -32,7 +31,7 @@ def engine_file(rank: int) -> str:
 
 def read_build(fields: Fields) -> TensorRtBuild:
     """How the engine of this `config.json` was built. Raises ManifestError for one that cannot be driven by steps."""
-    _check_plugins(fields)
+    _check_steps(fields)
     _check_limits(fields)
     build = TensorRtBuild(
         tensorrt_llm_version=fields.text("version"),
@@ -40,7 +39,6 @@ def read_build(fields: Fields) -> TensorRtBuild:
         compute_capability=fields.text("jetway.compute_capability"),
         tp_size=fields.integer("pretrained_config.mapping.tp_size"),
         pp_size=fields.integer("pretrained_config.mapping.pp_size"),
-        use_paged_context_fmha=fields.flag("build_config.plugin_config.use_paged_context_fmha"),
         logits_dtype=fields.text("pretrained_config.logits_dtype"),
     )
     files = fields.table("jetway.files", int)
@@ -62,18 +60,26 @@ def check_as_asked(fields: Fields, asked: Mapping[str, Any]) -> None:
             )
 
 
-def _check_plugins(fields: Fields) -> None:
+def _check_steps(fields: Fields) -> None:
     kv_cache_type = fields.text("build_config.kv_cache_type")
     if kv_cache_type.lower() != "paged":  # versions differ in case
         raise fields.error("build_config.kv_cache_type", kv_cache_type, "steps need a paged cache")
     plugins = "build_config.plugin_config"
-    if not fields.flag(f"{plugins}.remove_input_padding"):
-        raise fields.error(f"{plugins}.remove_input_padding", False, "steps are packed, so it must be true")
     if fields.value(f"{plugins}.gpt_attention_plugin") is None:
         raise fields.error(f"{plugins}.gpt_attention_plugin", None, "steps need this plugin")
-    for name in (f"{plugins}.manage_weights", "build_config.weight_streaming"):
+    for name, why in (
+        (f"{plugins}.remove_input_padding", "steps are packed, so it must be true"),
+        (f"{plugins}.use_paged_context_fmha", "without it a chunk of a prompt would not see those before it"),
+    ):
+        if not fields.flag(name):
+            raise fields.error(name, False, why)
+    for name, why in (
+        (f"{plugins}.manage_weights", "the weights must be inside the engine"),
+        ("build_config.weight_streaming", "the weights must be inside the engine"),
+        ("build_config.gather_context_logits", "steps have one row of logits a sequence"),
+    ):
         if fields.optional(name):
-            raise fields.error(name, True, "the weights must be inside the engine")
+            raise fields.error(name, True, why)
 
 
 def _check_limits(fields: Fields) -> None:

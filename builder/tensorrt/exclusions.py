@@ -8,7 +8,8 @@ from jetway.builder.spec import BuildSpec
 from .build_config import WEIGHT_ONLY
 
 LARGEST_OFFSET = 2**31 - 1  # the block table's offsets are int32
-WITHOUT_PAGED = "or pass --use-paged-context-fmha disable, and serve without chunked prefill and prefix reuse"
+PAGED_CONTEXT = "paged-context FMHA, without which Jetway does not serve an engine"
+ELSEWHERE = "or build it for another server: --convert-only, then trtllm-build"
 
 
 def is_calibrated(spec: BuildSpec) -> bool:
@@ -22,8 +23,8 @@ def check_conversion(spec: BuildSpec) -> None:
 
 
 def check_build(spec: BuildSpec, max_seq_len: int) -> None:
-    """Raise OptionError for an engine that cannot be built, or not as it is asked for."""
-    _raise_first(_of_paged_context(spec, max_seq_len))
+    """Raise OptionError for an engine that cannot be built, not as it is asked for, or not to be served."""
+    _raise_first(_of_paged_context(spec))
     _raise_first(_of_engine(spec, max_seq_len))
 
 
@@ -54,20 +55,10 @@ def _of_engine(spec: BuildSpec, max_seq_len: int) -> Iterator[str]:
         )
 
 
-def _of_paged_context(spec: BuildSpec, max_seq_len: int) -> Iterator[str]:
-    if not spec.tensorrt.use_paged_context_fmha:
-        if spec.max_num_tokens < max_seq_len:
-            yield (
-                f"--max-num-tokens {spec.max_num_tokens}: without paged-context FMHA a prompt is computed in one step, "
-                f"and one may have {max_seq_len} tokens. Raise it to that, or lower --max-seq-len."
-            )
-        return
+def _of_paged_context(spec: BuildSpec) -> Iterator[str]:
     if spec.kv_cache_dtype == "int8":
-        yield f"--kv-cache-dtype int8: excludes paged-context FMHA. Use auto, {WITHOUT_PAGED}."
+        yield f"--kv-cache-dtype int8: excludes {PAGED_CONTEXT}. Use auto, or fp8 with --quantization fp8, {ELSEWHERE}."
     if spec.kv_cache_dtype == "fp8" and spec.quantization != "fp8":
-        yield (
-            "--kv-cache-dtype fp8: with paged-context FMHA it needs fp8 weights. Pass --quantization fp8, use auto, "
-            f"{WITHOUT_PAGED}."
-        )
+        yield f"--kv-cache-dtype fp8: needs fp8 weights for {PAGED_CONTEXT}. Pass --quantization fp8, use auto, {ELSEWHERE}."
     if spec.dtype == "float32":
-        yield f"--dtype float32: has no paged-context FMHA. Use float16 or bfloat16, {WITHOUT_PAGED}."
+        yield f"--dtype float32: has no {PAGED_CONTEXT}. Use float16 or bfloat16, {ELSEWHERE}."

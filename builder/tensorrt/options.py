@@ -15,7 +15,6 @@ class TensorRtOptions:
     tp_size: int = 1  # ranks that share every layer
     pp_size: int = 1  # groups of ranks that share the layers out
     gemm_plugin: str = "auto"
-    use_paged_context_fmha: bool = True  # prefill in chunks, and reuse of prefixes
     multiple_profiles: bool = False
     workers: int | None = None  # ranks built at a time; None: one a GPU
     calib_dataset: Path | None = None  # what scales are measured on, for fp8 weights and an int8 cache

@@ -167,7 +167,6 @@ class _Build:
             compute_capability=self.machine.compute_capability,
             tp_size=options.tp_size,
             pp_size=options.pp_size,
-            use_paged_context_fmha=options.use_paged_context_fmha,
             logits_dtype=Fields(self.staging.directory / CONFIG_FILE).text("pretrained_config.logits_dtype"),
         )
 

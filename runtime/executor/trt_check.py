@@ -1,7 +1,8 @@
 """Whether a TensorRT engine can be served here, known before it is loaded.
 
-What nobody could drive by steps, the manifest's reader refuses: a cache that is not paged, padded input, managed or
-streamed weights, missing ranks, sizes that exclude each other. Here is what depends on the place and on this executor.
+What nobody could drive by steps, the manifest's reader refuses: a cache that is not paged, or not for prompts in chunks,
+padded input, managed or streamed weights, missing ranks, sizes that exclude each other. Here is what depends on the
+place and on this executor.
 """
 
 from dataclasses import dataclass
@@ -61,13 +62,6 @@ def _check_steps(file: Path, manifest: Manifest, build: TensorRtBuild) -> None:
     if build.pp_size != 1:
         problem = f"pretrained_config.mapping.pp_size is {build.pp_size}, and pipelines are not served"
         raise ManifestError(file, problem, "Build it with --pp-size 1")
-    if not build.use_paged_context_fmha:
-        problem = (
-            "build_config.plugin_config.use_paged_context_fmha is false: later chunks of a prompt, and what follows"
-        )
-        raise ManifestError(
-            file, f"{problem} a shared prefix, would see themselves alone", "Build it with an fp16 cache"
-        )
     if manifest.max_batch_size * KvLayout.of(manifest, build).max_blocks_per_seq * 2 > MAX_OFFSET:
         problem = f"build_config.max_batch_size is {manifest.max_batch_size}: the block table's places pass int32"
         raise ManifestError(file, problem, "Build it with a smaller --max-batch-size")

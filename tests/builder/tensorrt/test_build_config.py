@@ -23,7 +23,7 @@ VARIANTS = [
     {"quantization": "int8", "dtype": "bfloat16", "kv_cache_dtype": "bfloat16"},
     {"quantization": "int4"},
     {"quantization": "fp8", "kv_cache_dtype": "fp8", "gemm_plugin": "fp8"},
-    {"gemm_plugin": "disable", "multiple_profiles": True, "use_paged_context_fmha": False, "tokens_per_block": 64},
+    {"gemm_plugin": "disable", "multiple_profiles": True, "tokens_per_block": 64},
     {"dtype": "float32", "kv_cache_dtype": "float32"},
 ]
 
@@ -85,11 +85,11 @@ def test_the_whole_of_a_plain_build() -> None:
         ({"pp_size": 2}, {"nccl_plugin": "auto"}),
         ({"quantization": "int8"}, {"weight_only_quant_matmul_plugin": "float16"}),
         ({"quantization": "int4"}, {"weight_only_quant_matmul_plugin": "float16"}),
-        ({"quantization": "fp8"}, {"use_fp8_context_fmha": True}),
         ({"gemm_plugin": "disable"}, {"gemm_plugin": None}),
         ({"multiple_profiles": True}, {"multiple_profiles": True}),
-        ({"use_paged_context_fmha": False}, {"use_paged_context_fmha": False}),
         ({"tokens_per_block": 128}, {"tokens_per_block": 128}),
+        ({"quantization": "fp8"}, {}),
+        ({"quantization": "fp8", "kv_cache_dtype": "fp8"}, {"use_fp8_context_fmha": True}),
     ],
 )
 def test_an_option_changes_its_plugins_and_nothing_else(options: dict[str, Any], changed: dict[str, Any]) -> None:

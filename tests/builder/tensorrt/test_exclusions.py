@@ -9,7 +9,8 @@ from jetway.builder.errors import OptionError
 from jetway.builder.tensorrt import exclusions
 from tests.builder.tensorrt.conversions import make_spec
 
-WITHOUT = "or pass --use-paged-context-fmha disable, and serve without chunked prefill and prefix reuse."
+PAGED_CONTEXT = "paged-context FMHA, without which Jetway does not serve an engine"
+ELSEWHERE = "or build it for another server: --convert-only, then trtllm-build."
 
 
 def check(max_seq_len: int, options: dict[str, Any]) -> None:
@@ -24,32 +25,25 @@ def check(max_seq_len: int, options: dict[str, Any]) -> None:
     [
         (
             {"kv_cache_dtype": "int8", "calib_dataset": Path("texts")},
-            f"--kv-cache-dtype int8: excludes paged-context FMHA. Use auto, {WITHOUT}",
+            (f"--kv-cache-dtype int8: excludes {PAGED_CONTEXT}. Use auto, or fp8 with --quantization fp8, {ELSEWHERE}"),
         ),
         (
             {"kv_cache_dtype": "fp8"},
             (
-                "--kv-cache-dtype fp8: with paged-context FMHA it needs fp8 weights. Pass --quantization fp8, use auto, "
-                f"{WITHOUT}"
+                f"--kv-cache-dtype fp8: needs fp8 weights for {PAGED_CONTEXT}. Pass --quantization fp8, use auto, "
+                f"{ELSEWHERE}"
             ),
         ),
         (
             {"dtype": "float32"},
-            f"--dtype float32: has no paged-context FMHA. Use float16 or bfloat16, {WITHOUT}",
-        ),
-        (
-            {"use_paged_context_fmha": False, "max_num_tokens": 4095},
-            (
-                "--max-num-tokens 4095: without paged-context FMHA a prompt is computed in one step, and one may have "
-                "4096 tokens. Raise it to that, or lower --max-seq-len."
-            ),
+            f"--dtype float32: has no {PAGED_CONTEXT}. Use float16 or bfloat16, {ELSEWHERE}",
         ),
         (
             {"kv_cache_dtype": "bfloat16"},
             ("--kv-cache-dtype bfloat16: a cache that is not quantized has the model's --dtype float16. Use auto."),
         ),
         (
-            {"quantization": "int8", "dtype": "float32", "use_paged_context_fmha": False},
+            {"quantization": "int8", "dtype": "float32"},
             "--quantization int8: its kernels compute in 16 bits. Pass --dtype float16 or bfloat16.",
         ),
         (
@@ -85,9 +79,7 @@ def test_refused(options: dict[str, Any], message: str) -> None:
         {},
         {"quantization": "int4", "dtype": "bfloat16"},
         {"quantization": "fp8", "kv_cache_dtype": "fp8", "gemm_plugin": "fp8", "calib_dataset": Path("texts")},
-        {"kv_cache_dtype": "fp8", "use_paged_context_fmha": False},
-        {"kv_cache_dtype": "int8", "use_paged_context_fmha": False, "calib_dataset": Path("texts")},
-        {"dtype": "float32", "use_paged_context_fmha": False, "max_num_tokens": 4096},
+        {"max_num_tokens": 4095},
         {"max_batch_size": 1 << 16, "max_num_tokens": 1 << 17},
     ],
 )

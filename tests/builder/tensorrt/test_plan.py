@@ -131,10 +131,10 @@ def test_dry_run_is_the_exact_build(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert contract.violations(build["plugin_config"], contract.PLUGIN_CONFIG) == []
     assert build["output_timing_cache"] == str(tmp_path / "engine.logs" / "timing.cache")
     assert document["ranks"] == [
-        {"file": "rank0.engine", "tp_rank": 0, "layers": [0, 1]},
-        {"file": "rank1.engine", "tp_rank": 1, "layers": [0, 1]},
-        {"file": "rank2.engine", "tp_rank": 0, "layers": [1, 2]},
-        {"file": "rank3.engine", "tp_rank": 1, "layers": [1, 2]},
+        {"rank": 0, "tp_rank": 0, "layers": [0, 1]},
+        {"rank": 1, "tp_rank": 1, "layers": [0, 1]},
+        {"rank": 2, "tp_rank": 0, "layers": [1, 2]},
+        {"rank": 3, "tp_rank": 1, "layers": [1, 2]},
     ]
     assert (document["tensorrt_llm"], document["converted_by"]) == ("1.2.1", "jetway")
     assert list(tmp_path.iterdir()) == [source]
@@ -143,7 +143,18 @@ def test_dry_run_is_the_exact_build(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_dry_run_says_what_cannot_be_built(tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--engine", "tensorrt", "--kv-cache-dtype", "fp8", "--dry-run"]
     assert main(["--model-dir", str(tiny_checkpoint), "--output-dir", "none", *flags]) == 2
-    assert "--kv-cache-dtype fp8: with paged-context FMHA it needs fp8 weights." in capsys.readouterr().err
+    assert "--kv-cache-dtype fp8: needs fp8 weights for paged-context FMHA" in capsys.readouterr().err
+
+
+def test_dry_run_of_a_conversion_says_nothing_of_a_build(
+    tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And refuses nothing that only a build cannot have."""
+    flags = ["--engine", "tensorrt", "--kv-cache-dtype", "int8", "--calib-dataset", "texts", "--convert-only"]
+    assert main(["--model-dir", str(tiny_checkpoint), "--output-dir", "none", *flags, "--dry-run"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["checkpoint_config"]["quantization"] == {"quant_algo": None, "kv_cache_quant_algo": "INT8"}
+    assert set(document) == {"tensorrt_llm", "converted_by", "checkpoint_config", "ranks", "checkpoint_bytes"}
 
 
 ISOLATED = """

@@ -86,7 +86,7 @@ def test_enough(tiny_checkpoint: Path, machine: dict[str, Any], options: dict[st
         ),
         (
             {"gpus": (H100._replace(compute_capability=AMPERE),)},
-            {"kv_cache_dtype": "fp8", "use_paged_context_fmha": False},
+            {"kv_cache_dtype": "fp8"},
             ("NVIDIA H100 has compute capability 8.0, and fp8 needs 8.9. Leave fp8 out, or use a newer GPU."),
         ),
         (

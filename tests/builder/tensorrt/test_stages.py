@@ -65,7 +65,6 @@ def test_build_writes_a_whole_engine(plain_checkpoint: Path, tmp_path: Path) -> 
         compute_capability="9.0",
         tp_size=2,
         pp_size=2,
-        use_paged_context_fmha=True,
         logits_dtype="float32",
     )
     assert built.block_bytes == 2 * 32 * 16 * 2  # keys and values, tokens, head size, bytes: one layer, one head a rank
