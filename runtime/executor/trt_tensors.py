@@ -14,6 +14,7 @@ from jetway.runtime.errors import ConfigError
 Tensor = NDArray[Any]
 
 LOGITS = "logits"
+ROW_ENDS = "last_token_ids"  # by it the engine chooses the token of each row of logits
 LOGITS_DTYPES = ("float32", "float16")
 NUM_PERF_KNOBS = 16
 
@@ -72,7 +73,12 @@ def input_names(ports: Sequence[EnginePort], *, num_layers: int) -> list[str]:
     if LOGITS not in outputs or outputs[LOGITS].dtype not in LOGITS_DTYPES:
         given = ", ".join(f"{port.name} {port.dtype}" for port in outputs.values())
         raise ConfigError(f"the engine must put out logits in {' or '.join(LOGITS_DTYPES)}; it puts out {given}")
-    return [port.name for port in ports if port.is_input]
+    names = [port.name for port in ports if port.is_input]
+    if ROW_ENDS not in names:
+        raise ConfigError(
+            f"the engine does not ask for {ROW_ENDS}; its logits are of all tokens, not one row a sequence"
+        )
+    return names
 
 
 def _check_input(port: EnginePort, num_layers: int) -> None:

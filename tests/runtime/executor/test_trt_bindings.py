@@ -66,6 +66,10 @@ def mixed_batch() -> StepBatch:
     )
 
 
+def without(name: str) -> list[EnginePort]:
+    return [each for each in PORTS if each.name != name]
+
+
 def bind(batch: StepBatch, ports: list[EnginePort] = PORTS) -> BoundStep:
     return StepBinder(ports, LAYOUT, DeviceMemory(kv_pool=POOL_ADDRESS)).bind(batch)
 
@@ -106,9 +110,9 @@ def test_indices_follow_the_rows_into_their_new_order() -> None:
 
 
 def test_only_what_the_engine_asks_for_is_bound() -> None:
-    """An engine with logits for all context tokens has no last_token_ids."""
-    step = bind(mixed_batch(), [each for each in PORTS if each.name != "last_token_ids"])
-    assert "last_token_ids" not in step.device and len(step.device) == 6 and len(step.host) == 10
+    """Engines of other versions have no host_context_progress."""
+    step = bind(mixed_batch(), without("host_context_progress"))
+    assert "host_context_progress" not in step.host and len(step.device) == 7 and len(step.host) == 9
 
 
 def test_tensor_parallel_ranks_bind_their_workspace_on_the_host() -> None:
@@ -140,8 +144,9 @@ def test_tensor_parallel_ranks_bind_their_workspace_on_the_host() -> None:
             "must put out logits in float32 or float16; it puts out hidden",
         ),
         ([replace(LOGITS, dtype="bfloat16")], "it puts out logits bfloat16"),
+        (without("last_token_ids"), "does not ask for last_token_ids; its logits are of all tokens"),
     ],
-    ids=["lora", "type", "two-pools", "other-layers", "padded", "pipeline", "logits-type"],
+    ids=["lora", "type", "two-pools", "other-layers", "padded", "pipeline", "logits-type", "logits-of-all-tokens"],
 )
 def test_engines_that_ask_for_something_else_are_refused(ports: list[EnginePort], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
