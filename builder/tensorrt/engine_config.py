@@ -7,6 +7,7 @@ from typing import Any
 from jetway.builder.errors import ConversionError
 from jetway.builder.fields import Fields
 
+LARGEST_INT32 = 2**31 - 1
 # What TensorRT-LLM turns off with no more than a warning, or cuts; the executor depends on each.
 KEPT_LIMITS = ("max_batch_size", "max_num_tokens", "max_seq_len", "max_beam_width")
 KEPT_PLUGINS = ("remove_input_padding", "tokens_per_block", "use_paged_context_fmha", "manage_weights")
@@ -86,13 +87,24 @@ def _check_limits(fields: Fields) -> None:
     tokens_per_block = fields.integer("build_config.plugin_config.tokens_per_block")
     if not is_power_of_two(tokens_per_block):
         raise fields.error("build_config.plugin_config.tokens_per_block", tokens_per_block, "it must be a power of two")
-    least_tokens = fields.integer("build_config.max_batch_size") + tokens_per_block
+    max_batch_size, max_seq_len = (
+        fields.integer("build_config.max_batch_size"),
+        fields.integer("build_config.max_seq_len"),
+    )
+    if not is_block_table_indexable(max_batch_size, -(-max_seq_len // tokens_per_block)):
+        raise fields.error("build_config.max_batch_size", max_batch_size, "its block table exceeds 32 bits")
+    least_tokens = max_batch_size + tokens_per_block
     if (max_num_tokens := fields.integer("build_config.max_num_tokens")) < least_tokens:
         why = f"max_batch_size decodes and one block of prefill need {least_tokens}"
         raise fields.error("build_config.max_num_tokens", max_num_tokens, why)
     positions = fields.integer("pretrained_config.max_position_embeddings")
-    if (max_seq_len := fields.integer("build_config.max_seq_len")) > positions:
+    if max_seq_len > positions:
         raise fields.error("build_config.max_seq_len", max_seq_len, f"its RoPE table has {positions} rows")
+
+
+def is_block_table_indexable(max_batch_size: int, max_blocks_per_seq: int) -> bool:
+    """Whether an int32 reaches all keys of a step's table, [max_batch_size, 2, max_blocks_per_seq]."""
+    return ((max_batch_size - 1) * 2 + 1) * max_blocks_per_seq <= LARGEST_INT32
 
 
 def is_power_of_two(number: int) -> bool:

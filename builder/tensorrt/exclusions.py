@@ -6,8 +6,8 @@ from jetway.builder.errors import OptionError
 from jetway.builder.spec import BuildSpec
 
 from .build_config import WEIGHT_ONLY
+from .engine_config import is_block_table_indexable
 
-LARGEST_OFFSET = 2**31 - 1  # the block table's offsets are int32
 PAGED_CONTEXT = "paged-context FMHA, without which Jetway does not serve an engine"
 ELSEWHERE = "or build it for another server: --convert-only, then trtllm-build"
 
@@ -48,7 +48,7 @@ def _of_engine(spec: BuildSpec, max_seq_len: int) -> Iterator[str]:
     if spec.tensorrt.gemm_plugin == "fp8" and spec.quantization != "fp8":
         yield "--gemm-plugin fp8: multiplies fp8 weights only. Pass --quantization fp8, or --gemm-plugin auto."
     num_blocks = -(-max_seq_len // spec.tokens_per_block)
-    if (spec.max_batch_size - 1) * num_blocks * 2 + num_blocks > LARGEST_OFFSET:
+    if not is_block_table_indexable(spec.max_batch_size, num_blocks):
         yield (
             f"--max-batch-size {spec.max_batch_size}: with {num_blocks} blocks a sequence its block table exceeds "
             "32 bits. Lower it, or raise --tokens-per-block."

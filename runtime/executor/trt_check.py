@@ -11,8 +11,6 @@ from pathlib import Path
 from jetway.builder.manifest import CONFIG_FILE, Manifest, ManifestError, TensorRtBuild, read
 from jetway.runtime.errors import ConfigError
 
-from .trt_kv import MAX_OFFSET, KvLayout
-
 REBUILD = "Build it again, for what is here"
 
 
@@ -37,14 +35,13 @@ def read_engine(directory: Path, here: Surroundings) -> Manifest:
         if manifest.tensorrt is None:
             raise ManifestError(file, f"jetway.engine is {manifest.engine!r}, not 'tensorrt'")
         _check_place(file, manifest.tensorrt, here)
-        _check_steps(file, manifest, manifest.tensorrt)
     except ManifestError as error:
         raise ConfigError(str(error)) from error
     return manifest
 
 
 def _check_place(file: Path, build: TensorRtBuild, here: Surroundings) -> None:
-    """An engine belongs to the versions and to the kind of GPU that it was built with."""
+    """An engine belongs to the versions and to the kind of GPU that it was built with, and to so many of them."""
     for field, built, found in (
         ("version", build.tensorrt_llm_version, here.tensorrt_llm_version),
         ("jetway.built_with.tensorrt", build.tensorrt_version, here.tensorrt_version),
@@ -55,13 +52,6 @@ def _check_place(file: Path, build: TensorRtBuild, here: Surroundings) -> None:
     if build.tp_size != here.tp_size:
         problem = f"pretrained_config.mapping.tp_size is {build.tp_size}, but it is to be served on {here.tp_size} GPUs"
         raise ManifestError(file, problem, f"Build it with --tp-size {here.tp_size}")
-
-
-def _check_steps(file: Path, manifest: Manifest, build: TensorRtBuild) -> None:
-    """What this executor's steps need of an engine, beside what every one's need."""
     if build.pp_size != 1:
         problem = f"pretrained_config.mapping.pp_size is {build.pp_size}, and pipelines are not served"
         raise ManifestError(file, problem, "Build it with --pp-size 1")
-    if manifest.max_batch_size * KvLayout.of(manifest, build).max_blocks_per_seq * 2 > MAX_OFFSET:
-        problem = f"build_config.max_batch_size is {manifest.max_batch_size}: the block table's places pass int32"
-        raise ManifestError(file, problem, "Build it with a smaller --max-batch-size")

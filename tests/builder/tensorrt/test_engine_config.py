@@ -68,6 +68,7 @@ def test_write_keeps_what_tensorrt_llm_wrote(tmp_path: Path) -> None:
             95,
             "is 95; max_batch_size decodes and one block of prefill need 96",
         ),
+        ("build_config.max_batch_size", 1 << 23, "is 8388608; its block table exceeds 32 bits"),
         ("build_config.max_seq_len", 8193, "is 8193; its RoPE table has 8192 rows"),
         (
             "jetway.files",
