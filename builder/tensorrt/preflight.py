@@ -21,8 +21,8 @@ INSTALL = "Install it on Python 3.12: pip install 'jetway-llm[tensorrt]'"
 
 def check(planned: TensorRtPlan, machine: Machine) -> None:
     """Raise MachineError with everything that stands in the way."""
-    problems = [*_packages(machine), *_gpus(planned, machine), *_room(planned, machine)]
-    if problems:
+    found = [*_packages(machine), *_gpus(planned, machine), *_room(planned, machine)]
+    if problems := dict.fromkeys(found):  # of GPUs that are alike, once
         lines = [*problems, "To see the build without it: --dry-run. To convert only: --convert-only."]
         raise MachineError("this machine cannot build a TensorRT engine:\n" + "\n".join(f"  {line}" for line in lines))
 
@@ -57,7 +57,7 @@ def _gpus(planned: TensorRtPlan, machine: Machine) -> Iterator[str]:
     if len({gpu.compute_capability for gpu in machine.gpus}) > 1:
         names = ", ".join(gpu.name for gpu in machine.gpus)
         yield f"its GPUs differ ({names}), and an engine runs on one kind. Choose by CUDA_VISIBLE_DEVICES."
-    for gpu in machine.gpus:
+    for gpu in machine.gpus[: len(planned.ranks)]:  # the others stay as they are, busy or not
         yield from _gpu(planned, gpu)
 
 

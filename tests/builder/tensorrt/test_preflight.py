@@ -134,6 +134,17 @@ def test_disk(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert problems(tiny_checkpoint, {}, quantization="int8") == []
 
 
+def test_a_busy_gpu_that_no_rank_takes_does_not_matter(tiny_checkpoint: Path) -> None:
+    gpus = (H100, H100._replace(free_bytes=0))
+    assert problems(tiny_checkpoint, {"gpus": gpus}) == []
+    assert len(problems(tiny_checkpoint, {"gpus": gpus}, tp_size=2)) == 1
+
+
+def test_what_all_gpus_lack_is_said_once(tiny_checkpoint: Path) -> None:
+    old = H100._replace(driver_version="570.86.10")
+    assert len(problems(tiny_checkpoint, {"gpus": (old, old._replace(uuid="GPU-b"))}, tp_size=2)) == 1
+
+
 def test_everything_is_said_at_once(tiny_checkpoint: Path) -> None:
     assert len(problems(tiny_checkpoint, {"gpus": (), "versions": {}})) == 3
 
