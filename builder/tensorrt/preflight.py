@@ -35,9 +35,9 @@ def check_conversion(planned: TensorRtPlan, machine: Machine) -> None:
         raise MachineError("scales are measured on a GPU, and nvidia-smi shows none. Convert where one is.")
 
 
-def num_workers(planned: TensorRtPlan, machine: Machine) -> int:
-    """Ranks that are built at a time."""
-    return min(planned.spec.tensorrt.workers or len(machine.gpus), len(machine.gpus), len(planned.ranks))
+def gpus_used(planned: TensorRtPlan, machine: Machine) -> tuple[Gpu, ...]:
+    """Those that ranks are built on, one at a time on each."""
+    return machine.gpus[: min(planned.spec.tensorrt.workers or len(machine.gpus), len(planned.ranks))]
 
 
 def _packages(machine: Machine) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _gpus(planned: TensorRtPlan, machine: Machine) -> Iterator[str]:
     if len({gpu.compute_capability for gpu in machine.gpus}) > 1:
         names = ", ".join(gpu.name for gpu in machine.gpus)
         yield f"its GPUs differ ({names}), and an engine runs on one kind. Choose by CUDA_VISIBLE_DEVICES."
-    for gpu in machine.gpus[: len(planned.ranks)]:  # the others stay as they are, busy or not
+    for gpu in gpus_used(planned, machine):  # the others may be busy
         yield from _gpu(planned, gpu)
 
 
@@ -79,7 +79,7 @@ def _gpu(planned: TensorRtPlan, gpu: Gpu) -> Iterator[str]:
 
 
 def _room(planned: TensorRtPlan, machine: Machine) -> Iterator[str]:
-    if workers := num_workers(planned, machine):
+    if workers := len(gpus_used(planned, machine)):
         needed, free = HOST_COPIES * planned.rank_bytes * workers, machine.available_bytes
         if free < needed:
             sizes = f"{needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are available"

@@ -59,7 +59,7 @@ def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool)
         progress.say(_words(planned))
     with progress.stage("preflight"):
         preflight.check(planned, machine)
-        progress.say(f"{preflight.num_workers(planned, machine)} of {len(planned.ranks)} ranks at a time")
+        progress.say(f"{len(preflight.gpus_used(planned, machine))} of {len(planned.ranks)} ranks at a time")
         digests = planned.plan.source.digests()
         built_on = [*machine.versions.values(), machine.compute_capability]
         engine_id = identity.engine_id(planned.spec, digests, built_on)
@@ -127,14 +127,13 @@ class _Build:
 
     def build(self) -> None:
         """Build every rank's engine, each in a process of its own. Raises ConversionError."""
-        at_once = preflight.num_workers(self.plan, self.machine)
+        gpus = preflight.gpus_used(self.plan, self.machine)
         with self.progress.stage("build"):
             self.progress.say(f"logs in {self.plan.logs_dir}")
-            workers.run(self._jobs(), at_once=at_once, say=self.progress.say)
+            workers.run(self._jobs(), gpus=[gpu.uuid for gpu in gpus], say=self.progress.say)
             check_as_asked(Fields(self.staging.directory / CONFIG_FILE), self.plan.build_config)
 
     def _jobs(self) -> Iterator[Job]:
-        gpus = self.machine.gpus
         for rank in self.plan.ranks:
             request: dict[str, Any] = {
                 "job": "build",
@@ -143,8 +142,7 @@ class _Build:
                 "output_dir": str(self.staging.directory.absolute()),
                 "build_config": self.plan.build_config,
             }
-            log = self.plan.logs_dir / f"rank{rank.index}.log"
-            yield Job(f"rank {rank.index}", request, gpus[rank.index % len(gpus)].uuid, log)
+            yield Job(f"rank {rank.index}", request, self.plan.logs_dir / f"rank{rank.index}.log")
 
     def describe(self, engine_id: str, text: _Text) -> Manifest:
         """Write the tokenizer and the manifest."""
@@ -180,7 +178,8 @@ def _convert(planned: TensorRtPlan, directory: Path, machine: Machine, say: Call
         return
     preflight.check_conversion(planned, machine)
     upstream.check_no_code(planned)
-    workers.run(upstream.jobs(planned, str(directory.absolute()), machine), at_once=1, say=say)
+    jobs = upstream.jobs(planned, str(directory.absolute()))
+    workers.run(jobs, gpus=[upstream.gpu(planned, machine)], say=say)
 
 
 def _mark(config_file: Path) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from jetway.builder.errors import CheckpointError
-from jetway.builder.spec import BuildSpec
 
 from .checkpoint_config import mapping, quantization
 from .exclusions import is_calibrated
@@ -19,26 +18,29 @@ def check_no_code(planned: TensorRtPlan) -> None:
         raise CheckpointError(file, "is code, which TensorRT-LLM's conversion may run", "Remove it")
 
 
-def jobs(planned: TensorRtPlan, output_dir: str, machine: Machine) -> list[Job]:
+def gpu(planned: TensorRtPlan, machine: Machine) -> str | None:
+    """The GPU that the workers need, by UUID."""
+    return machine.gpus[0].uuid if is_calibrated(planned.spec) else None
+
+
+def jobs(planned: TensorRtPlan, output_dir: str) -> list[Job]:
     """The workers that write a TensorRT-LLM checkpoint in `output_dir`: one a rank, or one in all that calibrates."""
     if is_calibrated(planned.spec):
-        gpu = machine.gpus[0].uuid if machine.gpus else None
         request = _request(planned, output_dir) | {
             "job": "calibrate",
             "calib_dataset": str(planned.spec.tensorrt.calib_dataset),
         }
-        return [Job("conversion", request, gpu, planned.logs_dir / "convert.log")]
+        return [Job("conversion", request, planned.logs_dir / "convert.log")]
     return [_conversion(planned, rank, output_dir) for rank in planned.ranks]
 
 
 def _conversion(planned: TensorRtPlan, rank: Rank, output_dir: str) -> Job:
     request = _request(planned, output_dir) | {"job": "convert", "rank": rank.index}
-    log = planned.logs_dir / f"convert{rank.index}.log"
-    return Job(f"rank {rank.index}", request, None, log)
+    return Job(f"rank {rank.index}", request, planned.logs_dir / f"convert{rank.index}.log")
 
 
 def _request(planned: TensorRtPlan, output_dir: str) -> dict[str, Any]:
-    spec: BuildSpec = planned.spec
+    spec = planned.spec
     return {
         "architecture": planned.plan.config.architecture,
         "model_dir": str(planned.plan.source.directory.absolute()),

@@ -32,34 +32,36 @@ class Job(NamedTuple):
 
     name: str  # for messages
     request: dict[str, Any]  # as `worker` reads it
-    gpu: str | None  # the only one it sees, by UUID; None: it sees none
     log: Path
 
 
 @dataclass(slots=True)
 class _Worker:
     job: Job
+    gpu: str | None
     process: subprocess.Popen[bytes]
     started_s: float = field(default_factory=time.monotonic)
     has_imported: bool = False
 
 
-def run(jobs: Iterable[Job], *, at_once: int, say: Callable[[str], None]) -> None:
-    """Do all jobs, so many at once; `say` hears of each one's progress. Raises ConversionError when one has failed.
+def run(jobs: Iterable[Job], *, gpus: Iterable[str | None], say: Callable[[str], None]) -> None:
+    """Do all jobs, one at a time on each of `gpus`; `say` hears of each one's progress.
 
+    A worker sees its own GPU alone, by UUID; with None it sees none. Raises ConversionError when a job has failed.
     However it ends, no worker is left.
     """
-    waiting = deque(jobs)
+    waiting, free = deque(jobs), deque(gpus)
     running: list[_Worker] = []
     with selectors.DefaultSelector() as selector:
         try:
             while waiting or running:
-                while waiting and len(running) < at_once:
-                    running.append(_start(waiting.popleft(), selector))
+                while waiting and free:
+                    running.append(_start(waiting.popleft(), free.popleft(), selector))
                 for key, _ in selector.select(_POLL_S):
                     if not _hear(key.data, say):
                         selector.unregister(key.fileobj)
                         running.remove(key.data)
+                        free.append(key.data.gpu)
                         _end(key.data)
                 for worker in running:
                     _check_import(worker)
@@ -69,11 +71,11 @@ def run(jobs: Iterable[Job], *, at_once: int, say: Callable[[str], None]) -> Non
                 worker.process.communicate()
 
 
-def _start(job: Job, selector: selectors.BaseSelector) -> _Worker:
+def _start(job: Job, gpu: str | None, selector: selectors.BaseSelector) -> _Worker:
     job.log.parent.mkdir(parents=True, exist_ok=True)
     # -P: a module in the current directory is no part of this.
     command = [sys.executable, "-P", "-m", "jetway.builder.tensorrt.worker"]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": job.gpu or ""}
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": gpu or ""}
     with job.log.open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
@@ -81,7 +83,7 @@ def _start(job: Job, selector: selectors.BaseSelector) -> _Worker:
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(json.dumps(job.request).encode() + b"\n")
     process.stdin.flush()  # and it stays open: its end is the worker's sign that this process is gone
-    worker = _Worker(job, process)
+    worker = _Worker(job, gpu, process)
     selector.register(process.stdout, selectors.EVENT_READ, worker)
     return worker
 

@@ -70,12 +70,16 @@ def test_build_writes_a_whole_engine(plain_checkpoint: Path, tmp_path: Path) -> 
     assert built.block_bytes == 2 * 32 * 16 * 2  # keys and values, tokens, head size, bytes: one layer, one head a rank
 
 
-def test_ranks_are_shared_out_among_gpus_and_keep_logs(plain_checkpoint: Path, tmp_path: Path) -> None:
+def test_ranks_take_the_gpu_that_is_free_and_keep_logs(
+    plain_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 outlasts rank 2, which so gets the GPU that rank 1 has left."""
+    monkeypatch.setenv("FAKE_TENSORRT_LLM", "slow")
     screen = Screen()
     build(spec_of(plain_checkpoint, tmp_path / "tiny", tp_size=2, pp_size=2), screen)
     logs = tmp_path / "tiny.logs"
     assert sorted(path.name for path in logs.iterdir()) == [*(f"rank{rank}.log" for rank in range(4)), "timing.cache"]
-    for rank, gpu in enumerate(["GPU-a", "GPU-b", "GPU-a", "GPU-b"]):
+    for rank, gpu in enumerate(["GPU-a", "GPU-b", "GPU-b", "GPU-"]):
         log = (logs / f"rank{rank}.log").read_text()
         assert "[TensorRT-LLM] TensorRT LLM version: 1.2.1" in log
         assert f"loads rank {rank} on {gpu}" in log

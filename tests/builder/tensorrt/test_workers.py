@@ -12,20 +12,22 @@ from jetway.builder.errors import ConversionError
 from jetway.builder.tensorrt import workers
 from jetway.builder.tensorrt.workers import Job
 
+GPUS = ("GPU-a", "GPU-b")
+
 pytestmark = pytest.mark.usefixtures("fake_tensorrt_llm")
 
 
 def make_job(rank: int, directory: Path, **request: Any) -> Job:
     """Build `rank` of a checkpoint that is not there."""
     fields = {"job": "build", "rank": rank, "checkpoint_dir": str(directory), "output_dir": str(directory)}
-    return Job(f"rank {rank}", fields | request, f"GPU-{rank}", directory / f"rank{rank}.log")
+    return Job(f"rank {rank}", fields | request, directory / f"rank{rank}.log")
 
 
 def test_the_first_failure_ends_the_others(tmp_path: Path) -> None:
     said: list[str] = []
     jobs = [make_job(rank, tmp_path) for rank in range(3)]
     with pytest.raises(ConversionError, match="No such file or directory"):
-        workers.run(jobs, at_once=2, say=said.append)
+        workers.run(jobs, gpus=GPUS, say=said.append)
     assert {words.split(" ", 2)[2] for words in said} == {"tensorrt_llm imported"}
     assert not (tmp_path / "rank2.log").exists()
 
@@ -44,7 +46,7 @@ def test_an_interrupt_leaves_no_worker(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(subprocess, "Popen", remember)
     with pytest.raises(KeyboardInterrupt):
-        workers.run([make_job(rank, tmp_path) for rank in range(2)], at_once=2, say=interrupt)
+        workers.run([make_job(rank, tmp_path) for rank in range(2)], gpus=GPUS, say=interrupt)
     assert [process.returncode for process in started] == [-signal.SIGKILL, -signal.SIGKILL]
 
 

@@ -1,7 +1,7 @@
 """A stand-in for TensorRT-LLM 1.2.1 as far as a build calls it; it knows no argument that the contract does not.
 
 FAKE_TENSORRT_LLM makes it fail: "hang" in its import, "stall" as it reads, "crash" as a build starts, "warn" and build
-otherwise.
+otherwise, "slow" so that rank 0 ends after rank 2.
 """
 
 import os
