@@ -31,4 +31,4 @@ def _conversion(planned: TensorRtPlan) -> dict[str, Any]:
 
 
 def _build(planned: TensorRtPlan) -> dict[str, Any]:
-    return {"build_config": planned.build_config, "engine_bytes": planned.plan.engine_bytes}
+    return {"build_config": planned.build_config, "engine_bytes": planned.engine_bytes}

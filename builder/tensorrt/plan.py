@@ -1,15 +1,16 @@
 """What a TensorRT build will make, settled before anything slow starts: without torch, tensorrt_llm or a GPU."""
 
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from jetway.builder import plan
 from jetway.builder.errors import OptionError
-from jetway.builder.plan import Plan
+from jetway.builder.plan import DTYPE_BYTES, QUANTIZED_BYTES, Plan
 from jetway.builder.spec import BuildSpec
 
-from . import decoder, exclusions, parallel
+from . import decoder, exclusions, parallel, tensors
 from .build_config import build_config
 from .checkpoint_config import checkpoint_config, mapping, quantization
 from .decoder import FAMILIES, Decoder
@@ -50,14 +51,28 @@ class TensorRtPlan:
         return build_config(self.spec, self.plan.max_seq_len, self.logs_dir.absolute() / TIMING_CACHE_FILE)
 
     @property
-    def rank_bytes(self) -> int:
-        """Of the largest rank's weights, within a few percent."""
-        return -(-self.plan.engine_bytes // len(self.ranks))
-
-    @property
     def checkpoint_bytes(self) -> int:
         """Of the converted checkpoint, whose weights are plain even where the engine's will be int8 or int4."""
-        return replace(self.plan, spec=replace(self.spec, quantization=None)).engine_bytes
+        return sum(self._weights_bytes(rank, quantization=None) for rank in self.ranks)
+
+    @property
+    def engine_bytes(self) -> int:
+        """Of all ranks' engines on disk, within a few percent."""
+        return sum(self._weights_bytes(rank, self.spec.quantization) for rank in self.ranks)
+
+    @property
+    def rank_bytes(self) -> int:
+        """Of the largest rank's weights in its engine."""
+        return max(self._weights_bytes(rank, self.spec.quantization) for rank in self.ranks)
+
+    def _weights_bytes(self, rank: Rank, quantization: str | None) -> int:
+        """Counted tensor by tensor, since ranks share the layers and repeat the embedding; else an equal share."""
+        plain = DTYPE_BYTES[self.spec.dtype]
+        matrices = plain if quantization is None else QUANTIZED_BYTES[quantization]
+        if self.decoder is None:
+            return int(self.plan.num_parameters * matrices / len(self.ranks))
+        table = tensors.of_rank(self.decoder, rank, head=tensors.HEAD)
+        return int(sum(prod(each.shape) * (matrices if each.is_layer_matrix else plain) for each in table))
 
 
 def make(spec: BuildSpec) -> TensorRtPlan:

@@ -85,7 +85,7 @@ def _room(planned: TensorRtPlan, machine: Machine) -> Iterator[str]:
             sizes = f"{needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are available"
             yield f"{workers} ranks at a time take {sizes}. Lower --workers, or use a larger machine."
     output = planned.spec.output_dir
-    needed, free = planned.checkpoint_bytes + planned.plan.engine_bytes, disk.free_bytes(output)
+    needed, free = planned.checkpoint_bytes + planned.engine_bytes, disk.free_bytes(output)
     if free < needed:
         sizes = f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free at {output}"
         yield f"the converted checkpoint and the engine take {sizes}. Make room, or choose another --output-dir."

@@ -12,6 +12,7 @@ from .parallel import Rank
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
+LAYERS = "transformer.layers."
 
 
 class Part(NamedTuple):
@@ -36,6 +37,11 @@ class RankTensor:
         columns = self.parts[0].columns
         return (num_rows,) if columns is None else (num_rows, len(columns))
 
+    @property
+    def is_layer_matrix(self) -> bool:
+        """What a quantized engine has quantized: not norms and biases, and neither embedding nor head."""
+        return self.name.startswith(LAYERS) and len(self.shape) == 2
+
 
 def of_rank(decoder: Decoder, rank: Rank, *, head: str) -> Iterator[RankTensor]:
     """All of a rank's tensors. `head` is the checkpoint's tensor of the output head: EMBEDDING where both are one."""
@@ -44,7 +50,7 @@ def of_rank(decoder: Decoder, rank: Rank, *, head: str) -> Iterator[RankTensor]:
     if rank.is_first_stage:
         yield RankTensor("transformer.vocab_embedding.weight", (Part(EMBEDDING, vocab, hidden),))
     for local, layer in enumerate(rank.layers):
-        yield from _Layer(decoder, rank, f"model.layers.{layer}.", f"transformer.layers.{local}.").tensors()
+        yield from _Layer(decoder, rank, f"model.layers.{layer}.", f"{LAYERS}{local}.").tensors()
     if rank.is_last_stage:
         yield RankTensor("transformer.ln_f.weight", (Part("model.norm.weight", hidden, None),))
         each = -(-config.vocab_size // rank.tp_size)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from jetway.builder.cli import main
 from jetway.builder.errors import CheckpointError, OptionError
 from tests.builder.damage import with_config
 from tests.builder.tensorrt import contract
-from tests.builder.tensorrt.conversions import make_plan
+from tests.builder.tensorrt.conversions import converted, make_plan
 from tests.builder.tiny_gguf import write_gguf
 from tests.support.checkpoints import make_checkpoint
 
@@ -30,9 +31,30 @@ def test_auto_is_the_checkpoints_dtype(checkpoint: Path, field: str, stored: str
     assert (spec.dtype, spec.kv_cache_dtype) == (dtype, dtype)
 
 
-def test_sizes(tiny_checkpoint: Path) -> None:
-    planned = make_plan(tiny_checkpoint, quantization="int4", tp_size=2)
-    assert (planned.checkpoint_bytes, planned.plan.engine_bytes, planned.rank_bytes) == (224_896, 56_224, 28_112)
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        ("LlamaForCausalLM", {}),
+        ("LlamaForCausalLM", {"tp_size": 4, "pp_size": 2}),
+        ("Qwen3ForCausalLM", {"tp_size": 2}),
+    ],
+)
+def test_sizes_are_those_of_the_files(tmp_path: Path, architecture: str, options: dict[str, Any]) -> None:
+    tied = {"tie_word_embeddings": True, "num_hidden_layers": 3}
+    source = make_checkpoint(tmp_path / "source", architecture, tied, chat_template=None)
+    files = converted(source, tmp_path / "ranks", **options).glob("rank*.safetensors")
+    written = [sum(tensor.nbytes for tensor in load_file(file).values()) for file in files]
+    planned = make_plan(source, **options)
+    assert (planned.checkpoint_bytes, planned.rank_bytes) == (sum(written), max(written))
+
+
+def test_quantized_are_the_matrices_of_layers(tiny_checkpoint: Path) -> None:
+    """Attention 4 * 64 * 64 less the shared heads, and 3 * 64 * 128 of MLP: half a byte each. Embedding and head: two."""
+    planned = make_plan(tiny_checkpoint, quantization="int4")
+    matrices = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128)
+    plain = 2 * 300 * 64 + 5 * 64
+    assert planned.checkpoint_bytes == 2 * (matrices + plain)
+    assert planned.engine_bytes == planned.rank_bytes == matrices // 2 + 2 * plain
 
 
 def test_the_budget_of_a_step_is_cut_as_tensorrt_llm_would(tiny_checkpoint: Path) -> None:

@@ -14,6 +14,8 @@ from tests.builder.tensorrt.machines import H100, VERSIONS, make_machine
 INSTALL = "Install it on Python 3.12: pip install 'jetway-llm[tensorrt]'."
 ADA, AMPERE, TURING = H100._replace(compute_capability=(8, 9)), (8, 0), (7, 5)
 RANK_BYTES = 112_448 * 2
+HALF_BYTES = 131_968  # of two ranks, each with the whole embedding and the norms
+INT8_BYTES = 151_168  # with the embedding and the head in 16 bits
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +105,7 @@ def test_enough(tiny_checkpoint: Path, machine: dict[str, Any], options: dict[st
             "a rank's weights take 0.0 GB, and NVIDIA H100 has 0.0 GB free. Raise --tp-size.",
         ),
         (
-            {"available_bytes": 2 * RANK_BYTES - 1},
+            {"available_bytes": 2 * 2 * HALF_BYTES - 1},
             {"tp_size": 2},
             (
                 "2 ranks at a time take 0.0 GB of memory, and 0.0 GB are available. Lower --workers, or use a larger "
@@ -117,20 +119,20 @@ def test_not_enough(tiny_checkpoint: Path, machine: dict[str, Any], options: dic
 
 
 def test_fewer_workers_take_less_memory(tiny_checkpoint: Path) -> None:
-    machine = {"available_bytes": 2 * RANK_BYTES - 1}
+    machine = {"available_bytes": 2 * 2 * HALF_BYTES - 1}
     assert problems(tiny_checkpoint, machine, tp_size=2, workers=1) == []
 
 
 def test_disk(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of int8 weights: 2 bytes each in the checkpoint, 1 in the engine."""
-    monkeypatch.setattr(disk, "free_bytes", lambda directory: 3 * 112_448 - 1)
+    """For the checkpoint in 16 bits and the engine beside it."""
+    monkeypatch.setattr(disk, "free_bytes", lambda directory: RANK_BYTES + INT8_BYTES - 1)
     assert problems(tiny_checkpoint, {}, quantization="int8") == [
         (
             f"the converted checkpoint and the engine take 0.0 GB, and 0.0 GB are free at "
             f"{tiny_checkpoint.parent / 'engine'}. Make room, or choose another --output-dir."
         )
     ]
-    monkeypatch.setattr(disk, "free_bytes", lambda directory: 3 * 112_448)
+    monkeypatch.setattr(disk, "free_bytes", lambda directory: RANK_BYTES + INT8_BYTES)
     assert problems(tiny_checkpoint, {}, quantization="int8") == []
 
 
