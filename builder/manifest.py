@@ -24,9 +24,9 @@ CHAT_TEMPLATE_FILE = "chat_template.jinja"
 OPENVINO_MODEL_FILE = "model.xml"
 
 ENGINES = ("openvino", "tensorrt")
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 QUANTIZATIONS = ("int8", "int4", "fp8")
-KV_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1, "int8": 1}  # of a number in a TensorRT engine's cache
+KV_BYTES = DTYPE_BYTES | {"fp8": 1, "int8": 1}  # of a number in a TensorRT engine's cache
 KV_CACHE_DTYPES = ("f32", "u8", *KV_BYTES)
 
 PRETRAINED_FIELDS = (
@@ -157,7 +157,7 @@ def read(directory: Path) -> Manifest:
         engine_id=fields.text("jetway.engine_id"),
         model_name=fields.text("jetway.model_name"),
         architecture=fields.text("pretrained_config.architecture"),
-        dtype=fields.choice("pretrained_config.dtype", DTYPES),
+        dtype=fields.choice("pretrained_config.dtype", tuple(DTYPE_BYTES)),
         quantization=fields.optional_choice("jetway.quantization", QUANTIZATIONS),
         kv_cache_dtype=fields.choice("jetway.kv_cache_dtype", KV_CACHE_DTYPES),
         vocab_size=fields.integer("pretrained_config.vocab_size"),

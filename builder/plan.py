@@ -7,11 +7,10 @@ from typing import Any
 from . import checkpoint, metadata, model_config
 from .checkpoint import Checkpoint
 from .errors import OptionError
-from .manifest import kv_bytes_per_head
+from .manifest import DTYPE_BYTES, kv_bytes_per_head
 from .model_config import ModelConfig
 from .spec import BuildSpec
 
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 QUANTIZED_BYTES = {"int8": 1, "fp8": 1, "int4": 0.5}
 
 
@@ -35,7 +34,7 @@ class Plan:
 
     @property
     def block_bytes(self) -> int:
-        """One block of KV over all layers, as the manifest will have it."""
+        """One block of KV over all layers, as the manifest of an OpenVINO engine will have it."""
         num_heads = self.config.num_hidden_layers * self.config.num_key_value_heads
         return num_heads * kv_bytes_per_head(
             self.spec.kv_cache_dtype, self.spec.tokens_per_block, self.config.head_size

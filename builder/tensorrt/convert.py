@@ -16,8 +16,6 @@ from .plan import TensorRtPlan
 from .safetensors_file import Entry
 from .weights import Weights
 
-SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-
 
 def weights_file(rank: int) -> str:
     """The name of a rank's weights in a TensorRT-LLM checkpoint."""
@@ -30,21 +28,17 @@ def write_checkpoint(planned: TensorRtPlan, decoder: Decoder, directory: Path, s
     with Weights.open(planned.plan.source.weights, dtype) as weights:
         head = tensors.HEAD if tensors.HEAD in weights else tensors.EMBEDDING
         for rank in planned.ranks:
-            entries = _entries(planned, tensors.of_rank(decoder, rank, head=head), rank, weights)
-            safetensors_file.write(directory / weights_file(rank.index), entries)
+            table = tensors.of_rank(decoder, rank, head=head)
+            entries = (Entry(tensor.name, dtype, tensor.shape, partial(weights.read, tensor)) for tensor in table)
+            scales = _cache_scales(rank) if planned.spec.kv_cache_dtype == "fp8" else ()
+            safetensors_file.write(directory / weights_file(rank.index), [*entries, *scales])
             say(f"rank {rank.index} of {len(planned.ranks)} written")
     text = json.dumps(planned.checkpoint_config, indent=2) + "\n"
     (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
-def _entries(
-    planned: TensorRtPlan, table: Iterator[tensors.RankTensor], rank: Rank, weights: Weights
-) -> Iterator[Entry]:
-    dtype = SAFETENSORS_DTYPES[planned.spec.dtype]
-    for tensor in table:
-        yield Entry(tensor.name, dtype, tensor.shape, partial(weights.read, tensor))
-    if planned.spec.kv_cache_dtype == "fp8":
-        # As TensorRT-LLM's own conversion has it where nothing was measured.
-        for local in range(len(rank.layers)):
-            name = f"transformer.layers.{local}.attention.kv_cache_scaling_factor"
-            yield Entry(name, "F32", (1,), partial(torch.ones, 1))
+def _cache_scales(rank: Rank) -> Iterator[Entry]:
+    """Of an fp8 cache, as TensorRT-LLM's own conversion has them where nothing was measured."""
+    for local in range(len(rank.layers)):
+        name = f"{tensors.LAYERS}{local}.attention.kv_cache_scaling_factor"
+        yield Entry(name, torch.float32, (1,), partial(torch.ones, 1))

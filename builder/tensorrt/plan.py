@@ -7,7 +7,8 @@ from typing import Any
 
 from jetway.builder import plan
 from jetway.builder.errors import OptionError
-from jetway.builder.plan import DTYPE_BYTES, QUANTIZED_BYTES, Plan
+from jetway.builder.manifest import DTYPE_BYTES
+from jetway.builder.plan import QUANTIZED_BYTES, Plan
 from jetway.builder.spec import BuildSpec
 
 from . import decoder, exclusions, parallel, tensors

@@ -64,7 +64,7 @@ def block_before_the_right_one(step: Tensors) -> None:
 def blocks_in_reverse(step: Tensors) -> None:
     for row, used in zip(step.table, step.used, strict=True):
         row[:, used] = row[:, used][:, ::-1]
-    step.table = step.table
+    step.table = step.table  # the host's becomes the same
 
 
 LIST["slab_of_half_its_bytes"] = Mutation(

@@ -1,4 +1,4 @@
-"""What a mutation of a TensorRT step is, and the tools to write one. The list is tests/mutations.py."""
+"""What a mutation of a TensorRT step is, and the tools to write one. The list is tests/mutations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
