@@ -1,4 +1,7 @@
-"""What TensorRT-LLM cannot build together, or would quietly build otherwise (contracts/tensorrt-llm.md, 2.2 and 3.3)."""
+"""What TensorRT-LLM cannot build together, or would quietly turn into what Jetway cannot serve.
+
+contracts/tensorrt-llm.md, 2.2 and 3.3.
+"""
 
 from collections.abc import Iterator
 

@@ -39,7 +39,8 @@ class Machine:
 
 def inspect() -> Machine:
     """This machine."""
-    return Machine(gpus=_visible(_gpus()), versions=installed(PACKAGES), available_bytes=_available_bytes())
+    available_bytes = _available_bytes()
+    return Machine(gpus=_visible(_gpus(available_bytes)), versions=installed(PACKAGES), available_bytes=available_bytes)
 
 
 def installed(packages: tuple[str, ...]) -> dict[str, str]:
@@ -54,20 +55,21 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _gpus() -> tuple[Gpu, ...]:
+def _gpus(available_bytes: int) -> tuple[Gpu, ...]:
     command = ["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()  # no driver, or none that answers
-    return tuple(parse_gpu(line) for line in asked.stdout.splitlines() if line.strip())
+    return tuple(parse_gpu(line, available_bytes) for line in asked.stdout.splitlines() if line.strip())
 
 
-def parse_gpu(line: str) -> Gpu:
-    """One line of nvidia-smi's answer, its memory in MiB."""
+def parse_gpu(line: str, available_bytes: int) -> Gpu:
+    """One line of nvidia-smi's answer, its memory in MiB; a GPU that has none of its own, "[N/A]", has the machine's."""
     uuid, name, capability, driver_version, free_mib = (field.strip() for field in line.split(","))
     major, minor = capability.split(".")
-    return Gpu(uuid, name, (int(major), int(minor)), driver_version, int(free_mib) << 20)
+    free_bytes = int(free_mib) << 20 if free_mib.isdecimal() else available_bytes
+    return Gpu(uuid, name, (int(major), int(minor)), driver_version, free_bytes)
 
 
 def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

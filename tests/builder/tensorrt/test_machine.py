@@ -30,6 +30,11 @@ def test_gpus(nvidia_smi: Path) -> None:
     assert machine.inspect().compute_capability == "9.0"
 
 
+def test_a_gpu_that_shares_the_machines_memory() -> None:
+    line = "GPU-3d, NVIDIA GB10, 12.1, 580.95.05, [N/A]"
+    assert machine.parse_gpu(line, 100 << 30) == Gpu("GPU-3d", "NVIDIA GB10", (12, 1), "580.95.05", 100 << 30)
+
+
 @pytest.mark.parametrize(
     ("visible", "gpus"),
     [("1", (SECOND,)), ("1, 0", (SECOND, FIRST)), ("GPU-1f", (FIRST,)), ("", ()), ("7", ())],
