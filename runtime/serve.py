@@ -88,6 +88,7 @@ async def _run_scheduler(post: Post) -> None:
 
     from jetway.v1.scheduler_pb2_grpc import add_SchedulerServicer_to_server
 
+    from .decoding import AsyncDecoding
     from .executor.client import Executors
     from .executors import step_with_each
     from .garbage import kept_out_of_steps
@@ -103,7 +104,7 @@ async def _run_scheduler(post: Post) -> None:
     work = asyncio.Event()
     service = SchedulerService(scheduler, work, time.monotonic)
     loop = StepLoop(scheduler, service.publish, work, time.monotonic, make_overlap(config.scheduler.overlap))
-    server = grpc.aio.server(options=CHANNEL_OPTIONS)
+    server = grpc.aio.server(interceptors=[AsyncDecoding()], options=CHANNEL_OPTIONS)
     add_SchedulerServicer_to_server(service, server)
     server.add_insecure_port(post.address)
     await server.start()

@@ -7,6 +7,7 @@ from queue import SimpleQueue
 
 import grpc
 
+from jetway.runtime.decoding import Decoding
 from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.runtime.wire import CHANNEL_OPTIONS, description_to_proto
 from jetway.scheduler.plan import DeviceBlock, Slot, Start, StepPlan, StepResult
@@ -102,7 +103,8 @@ class ExecutorServer:
         self._health = StepHealth(step_limit_s, beat)
         self._ends: SimpleQueue[EngineFailed | None] = SimpleQueue()
         options = [*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)]
-        self._server = grpc.server(ThreadPoolExecutor(NUM_CALL_THREADS, "grpc"), options=options)
+        threads = ThreadPoolExecutor(NUM_CALL_THREADS, "grpc")
+        self._server = grpc.server(threads, interceptors=[Decoding()], options=options)
         self.port = 0
 
     def start(self) -> None:

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 
 import grpc
 
+from jetway.runtime.decoding import MalformedMessage
 from jetway.runtime.errors import EngineFailed
 from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.v1 import executor_pb2
@@ -65,7 +66,8 @@ class Session:
                 self._plans.put(_decode(message))
                 self._room.acquire()
             self._plans.put(SessionEnded())
-        except (grpc.RpcError, PlanError) as error:  # the client is gone, or the call has ended; or a bad plan
+        # The client is gone, or the call has ended; or a bad plan, which may be no plan at all.
+        except (grpc.RpcError, PlanError, MalformedMessage) as error:
             self._plans.put(error)
 
     def _run(self, step: Callable[[StepPlan], StepResult]) -> None:
@@ -77,7 +79,7 @@ class Session:
             end = End(grpc.StatusCode.OK)
         except TooFarBehind as error:
             end = End(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        except PlanError as error:
+        except (PlanError, MalformedMessage) as error:
             end = End(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except EngineFailed as error:
             end = End(grpc.StatusCode.INTERNAL, error.message)

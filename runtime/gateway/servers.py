@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from jetway.runtime.config import GatewayConfig
+from jetway.runtime.decoding import AsyncDecoding
 from jetway.runtime.errors import ConfigError
 from jetway.v1 import admin_pb2, admin_pb2_grpc, inference_pb2, inference_pb2_grpc
 
@@ -125,7 +126,7 @@ class GrpcServer:
         """Raises ConfigError when the address cannot be bound."""
         # Without so_reuseport=0 a second server would share the port in silence.
         options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", self._config.max_request_bytes)]
-        self._server = grpc.aio.server(options=options)
+        self._server = grpc.aio.server(interceptors=[AsyncDecoding()], options=options)
         self._health = health.aio.HealthServicer()
         await self.set_serving(serving=False)
         inference_pb2_grpc.add_InferenceServicer_to_server(self._servicer, self._server)
