@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_status(commands)
     _add_triton_repo(commands)
+    _add_key(commands)
     return parser
 
 
@@ -95,10 +96,11 @@ def _add_status(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "status",
         help="show the queues, pools and counts of a running server",
         description="Show how a running server stands: queues by class, pools, preemptions, and why the next does not run.",
+        epilog="Where the server has API keys, JETWAY_API_KEY holds one with `admin: true`.",
         allow_abbrev=False,
     )
     gateway = GatewayConfig()
-    status.set_defaults(flags=("--address", "--json", "--watch"))
+    status.set_defaults(flags=("--address", "--json", "--watch", "--tls", "--tls-ca", "--tls-certificate", "--tls-key"))
     status.add_argument(
         "--address",
         default=f"{gateway.host}:{gateway.grpc_port}",
@@ -107,6 +109,23 @@ def _add_status(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     status.add_argument("--json", action="store_true", help="one line of JSON")
     status.add_argument("--watch", type=_seconds, metavar="S", help="again every S seconds, until Ctrl-C")
+    status.add_argument(
+        "--tls", action="store_true", help="the server has a certificate that a public authority signed"
+    )
+    status.add_argument("--tls-ca", metavar="FILE", help="PEM file of who signed the server's certificate")
+    status.add_argument("--tls-certificate", metavar="FILE", help="PEM file of a client certificate")
+    status.add_argument("--tls-key", metavar="FILE", help="PEM file of its private key")
+
+
+def _add_key(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    key = commands.add_parser(
+        "key",
+        help="make an API key",
+        description="Make an API key: prints the key, for the client, and its entry in the server's configuration file.",
+        allow_abbrev=False,
+    )
+    key.set_defaults(flags=())
+    key.add_argument("name", metavar="NAME", help="the key's name in the file; its tenant too, unless the file says so")
 
 
 def _add_triton_repo(commands: "argparse._SubParsersAction[_Parser]") -> None:

@@ -52,5 +52,6 @@ def _api_key(name: str, key: KeyConfig, levels: Mapping[str, int]) -> ApiKey:
         tenant=name if key.tenant is None else key.tenant,
         default_class=key.default_class,
         allowed_classes=None if key.classes is None else frozenset(allowed),
+        is_admin=key.admin,
     )
     return ApiKey(name, key.sha256, caller)

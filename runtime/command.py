@@ -1,5 +1,6 @@
 """What the command `jetway` does. What is heavy is imported late: `--help` and `--version` answer at once."""
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +27,11 @@ def run(argv: Sequence[str]) -> int:
 def _run(argv: Sequence[str]) -> int:
     args = parse(argv)
     if args.command == "status":
-        return _status(args.address, json=args.json, every_s=args.watch)
+        return _status(args)
     if args.command == "triton-repo":
         return _triton_repo(args.output, args.url, args.kserve_dialect)
+    if args.command == "key":
+        return _key(args.name)
     resolved = resolve(args.given, os.environ, args.config)
     return _print(resolved) if args.print_config else _serve(resolved)
 
@@ -62,13 +65,26 @@ def _triton_repo(directory: Path, url: str, dialect: Literal["inflight", "llmapi
     return 0
 
 
-def _status(address: str, *, json: bool, every_s: float | None) -> int:
-    from . import status  # late: it needs grpc
+def _status(args: argparse.Namespace) -> int:
+    from jetway.client_channel import Tls  # late, like the next: they need grpc
 
-    render = status.as_json if json else status.as_text
+    from . import status
+
+    files = {"ca": args.tls_ca, "certificate": args.tls_certificate, "key": args.tls_key}
+    tls = Tls(**files) if args.tls or any(files.values()) else None
+    gateway = status.Gateway(args.address, os.environ.get("JETWAY_API_KEY"), tls)
+    render = status.as_json if args.json else status.as_text
     with printing():
-        if every_s is None:
-            status.show(address, render)
+        if args.watch is None:
+            status.show(gateway, render)
         else:
-            status.watch(address, render, every_s)
+            status.watch(gateway, render, args.watch)
+    return 0
+
+
+def _key(name: str) -> int:
+    from .new_key import make
+
+    with printing():
+        print(make(name), end="")
     return 0

@@ -5,6 +5,7 @@ stand in a file only. `settings.py` reads these fields: their names, types, defa
 it knows.
 """
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -156,6 +157,7 @@ class KeyConfig:
     tenant: str | None = setting(None, "whom its calls are counted to; null: the key's name")
     classes: tuple[str, ...] | None = setting(None, "what it may use; null: every class")
     default_class: str = setting(STANDARD, "the class of calls that name none")
+    admin: bool = setting(False, "may use jetway.v1.Admin, which shows every tenant's figures")
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -166,6 +168,14 @@ class GatewayConfig:
     """The edge. Binds to loopback unless told otherwise."""
 
     host: str = setting("127.0.0.1", "address that both servers bind")
+    insecure: bool = setting(
+        False, "serve whoever reaches a host that is not loopback, without keys and client certificates"
+    )
+    tls_certificate: str | None = setting(None, "PEM file of both servers' certificate chain; null: no TLS")
+    tls_key: str | None = setting(None, "PEM file of its private key, without a passphrase")
+    tls_client_ca: str | None = setting(
+        None, "PEM file of who signs clients; with it both servers refuse clients without a certificate"
+    )
     port: int = setting(8000, "port of the OpenAI API and of KServe v2; 0: any free port", low=0, high=65_535)
     grpc_port: int = setting(8001, "port of jetway.v1.Inference and of KServe v2; 0: any free port", low=0, high=65_535)
     max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=16 << 20, unit="bytes")
@@ -188,6 +198,18 @@ class GatewayConfig:
         check_values(self)
         if self.port and self.port == self.grpc_port:
             raise Contradiction(f"port and grpc_port must differ; both are {self.port}", "port", "grpc_port")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise Contradiction("tls_certificate and tls_key go together; one is missing", "tls_certificate", "tls_key")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise Contradiction("tls_client_ca needs tls_certificate and tls_key", "tls_client_ca")
+
+    @property
+    def is_loopback(self) -> bool:
+        """No other machine can reach it. A name is one that may mean anything, but for localhost."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +245,13 @@ class ServeConfig:
         if self.classes and STANDARD not in self.classes:
             message = f"classes must hold {STANDARD}, for requests that name no class; they hold {names}"
             raise Contradiction(message, "classes")
+        gateway = self.gateway
+        if not (gateway.is_loopback or self.keys or gateway.tls_client_ca or gateway.insecure):
+            raise Contradiction(
+                f"host {gateway.host} lets other machines in, and nothing says who may call: give keys or tls_client_ca, "
+                "or say insecure",
+                "host",
+            )
 
 
 ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig | ClassConfig | TenantConfig | KeyConfig

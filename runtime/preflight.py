@@ -14,6 +14,7 @@ from .callers import make_access
 from .config import ServeConfig
 from .errors import ConfigError
 from .executor.description import as_configured
+from .gateway.tls import load_tls
 from .policy import limits
 
 _PYTHON_TIMEOUT_S = 20.0
@@ -27,6 +28,7 @@ def check(config: ServeConfig) -> None:
     try:
         limits(config.scheduler, engine).check_engine(engine)
         make_access(config)
+        load_tls(config.gateway)
     except (LimitError, ClassError) as error:
         raise ConfigError(str(error)) from error
     _check_memory(engine, simulated=config.executor.backend == "simulated")

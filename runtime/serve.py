@@ -160,10 +160,11 @@ async def _run_gateway(post: Post) -> None:
     await gateway.start()
     await gateway.ready()
     host = f"[{config.gateway.host}]" if ":" in config.gateway.host else config.gateway.host
+    scheme = "http" if config.gateway.tls_certificate is None else "https"
     post.lifeline.announce(
         {
             "model": gateway.model_name,
-            "openai": f"http://{host}:{gateway.http_port}/v1",
+            "openai": f"{scheme}://{host}:{gateway.http_port}/v1",
             "grpc": f"{host}:{gateway.grpc_port}",
         }
     )

@@ -309,6 +309,7 @@ def test_client_imports_nothing_of_the_servers() -> None:
 
     assert {name for name in imported.split() if not name.startswith("jetway.v1")} == {
         "jetway.client",
+        "jetway.client_channel",
         "jetway.client_errors",
         "jetway.client_messages",
     }

@@ -26,11 +26,9 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Self, Unpack
 
-import grpc
-import grpc.aio
-
 from jetway.v1 import inference_pb2, inference_pb2_grpc
 
+from .client_channel import Tls, async_channel, channel
 from .client_errors import (
     Cancelled,
     DeadlineExceeded,
@@ -77,6 +75,7 @@ __all__ = [
     "Overloaded",
     "Params",
     "PermissionDenied",
+    "Tls",
     "TokenLogprobs",
     "Unauthenticated",
     "Unavailable",
@@ -87,10 +86,14 @@ __all__ = [
 class Client:
     """A connection to a gateway's gRPC address. Use it as a context manager, or `close` it; threads may share it."""
 
-    def __init__(self, address: str, *, api_key: str | None = None, tenant: str | None = None) -> None:
-        """`api_key` for a server that has keys; `tenant`, where it has none, is whom the calls are counted to."""
+    def __init__(
+        self, address: str, *, api_key: str | None = None, tenant: str | None = None, tls: Tls | None = None
+    ) -> None:
+        """`api_key` for a server that has keys; `tenant`, where it has none, is whom the calls are counted to. `tls`
+        for a server that has a certificate; raises OSError for a file that cannot be read.
+        """
         self._metadata = call_metadata(api_key, tenant)
-        self._channel = grpc.insecure_channel(address)
+        self._channel = channel(address, tls)
         self._stub = inference_pb2_grpc.InferenceStub(self._channel)
 
     def generate(self, prompt: str | None = None, **params: Unpack[Params]) -> Completion:
@@ -134,10 +137,12 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same names; `generate`, `models` and `close` are awaited, `stream` is for `async for`."""
 
-    def __init__(self, address: str, *, api_key: str | None = None, tenant: str | None = None) -> None:
+    def __init__(
+        self, address: str, *, api_key: str | None = None, tenant: str | None = None, tls: Tls | None = None
+    ) -> None:
         """As Client."""
         self._metadata = call_metadata(api_key, tenant)
-        self._channel = grpc.aio.insecure_channel(address)
+        self._channel = async_channel(address, tls)
         self._stub = inference_pb2_grpc.InferenceStub(self._channel)
 
     async def generate(self, prompt: str | None = None, **params: Unpack[Params]) -> Completion:

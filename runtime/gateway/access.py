@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from jetway.runtime.errors import InvalidArgument
+from jetway.runtime.errors import InvalidArgument, PermissionDenied
 from jetway.scheduler.classes import DEFAULT_CLASSES
 
 from .auth import KeyRing
@@ -37,6 +37,14 @@ class Envelope:
             header=self.service_class, header_name=self.class_param, priority=priority, service_tier=service_tier
         )
         return self.placer.place(asked, self.caller)
+
+
+def check_admin(caller: Caller) -> None:
+    """Raises PermissionDenied."""
+    if not caller.is_admin:
+        raise PermissionDenied(
+            "this key may not use jetway.v1.Admin; the server's keys say which may, by `admin: true`"
+        )
 
 
 def deadline_s(deadline_ms: int, param: str) -> float:

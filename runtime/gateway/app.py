@@ -23,6 +23,7 @@ from .openai.routes import openai_app
 from .servers import GrpcServer, HttpServer
 from .session import SchedulerSession
 from .text.codec import TextCodec
+from .tls import load_tls
 
 _LAST_WORDS_S = 1.0  # after the drain, for the errors that end what is left
 
@@ -43,7 +44,8 @@ class Gateway:
         scheduler_address: str,
         access: Access = OPEN_ACCESS,
     ) -> None:
-        """Raises ConfigError for an engine directory that cannot be served."""
+        """Raises ConfigError for an engine directory, or a certificate, that cannot be served."""
+        tls = load_tls(config)
         try:
             engine = manifest.read(engine_dir)
         except manifest.ManifestError as error:
@@ -61,10 +63,10 @@ class Gateway:
         )
         app = openai_app(self._generator, exposition, access, config)
         app.router.routes.append(Route("/v2{rest:path}", kserve_app(kserve, config)))
-        self._http = HttpServer(app, config)
-        admin = AdminServicer(self._session, metrics, self._generator.model_name)
+        self._http = HttpServer(app, config, tls)
+        admin = AdminServicer(self._session, metrics, self._generator.model_name, access)
         servicer = InferenceServicer(self._generator, access, config.stall_limit_s)
-        self._grpc = GrpcServer(servicer, admin, config, grpc_service(kserve, config.stall_limit_s))
+        self._grpc = GrpcServer(servicer, admin, config, tls, grpc_service(kserve, config.stall_limit_s))
 
     @property
     def model_name(self) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
 from jetway.runtime.errors import InvalidArgument, ModelNotFound, Unavailable
@@ -43,6 +43,10 @@ class Generator:
     def watch(self, request_id: str) -> Watch:
         """For one call, to be entered when it arrives."""
         return Watch(self._metrics, request_id)
+
+    def refusals(self) -> AbstractContextManager[None]:
+        """Around what is looked at before a call has its watch: what is refused there counts as a request too."""
+        return self._metrics.refusals()
 
     def engine(self) -> common_pb2.EngineDescription:
         """What computes the model. Raises Unavailable when no call can start now."""

@@ -3,11 +3,8 @@
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-import grpc
-
-from jetway.runtime.errors import Cancelled, InvalidArgument, JetwayError, edge_of
+from jetway.runtime.errors import Cancelled, InvalidArgument
 from jetway.runtime.wire import error_to_proto
 from jetway.scheduler.request import SamplingParams
 from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
@@ -17,14 +14,10 @@ from .answer import Answer, Choice, Delta, Usage
 from .call import Call, Chat, Prompt, message, sampling_params
 from .faults import faults_as_errors
 from .generate import Generator
-from .placement import Caller
+from .grpc_call import Context, caller_of, errors_as_status
 from .stall import StallLimit
 from .transcript import ScoredToken
 from .words import plain
-
-ERROR_KEY = "jetway-error-bin"  # trailing metadata of a non-OK status: the jetway.v1.Error
-AUTHORIZATION_KEY, TENANT_KEY = "authorization", "x-jetway-tenant"  # metadata of a call
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class InferenceServicer(inference_pb2_grpc.InferenceServicer):
@@ -38,7 +31,7 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     async def Generate(
         self, request: inference_pb2.GenerateRequest, context: Context
     ) -> inference_pb2.GenerateResponse:
-        async with _errors_as_status(context):
+        async with errors_as_status(context):
             envelope = self._envelope(request, context)
             async with self._answer(request, envelope) as answer:
                 completion = await answer.whole()
@@ -54,7 +47,7 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     async def GenerateStream(  # type: ignore[override]
         self, request: inference_pb2.GenerateRequest, context: Context
     ) -> None:
-        async with _errors_as_status(context):
+        async with errors_as_status(context):
             envelope = self._envelope(request, context)
             async with (
                 self._answer(request, envelope) as answer,
@@ -66,8 +59,9 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     async def ListModels(
         self, request: inference_pb2.ListModelsRequest, context: Context
     ) -> inference_pb2.ListModelsResponse:
-        async with _errors_as_status(context):
-            caller_of(context, self._access)
+        async with errors_as_status(context):
+            with self._generator.refusals():
+                caller_of(context, self._access)
             model = inference_pb2.Model(id=self._generator.model_name, engine=self._generator.engine())
             return inference_pb2.ListModelsResponse(models=[model])
 
@@ -79,21 +73,15 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
 
     def _envelope(self, request: inference_pb2.GenerateRequest, context: Context) -> Envelope:
         """Raises Unauthenticated and InvalidArgument."""
-        return Envelope(
-            request_id=_request_id(request),
-            caller=caller_of(context, self._access),
-            placer=self._access.placer,
-            service_class=request.service_class if request.HasField("service_class") else None,
-            class_param="service_class",
-            deadline_s=deadline_s(request.deadline_ms, "deadline_ms") if request.HasField("deadline_ms") else None,
-        )
-
-
-def caller_of(context: Context, access: Access) -> Caller:
-    """Who calls. Raises Unauthenticated, and InvalidArgument for a tenant that is not plain."""
-    given = {key: str(value) for key, value in context.invocation_metadata() or ()}
-    tenant = given.get(TENANT_KEY)
-    return access.keys.caller(given.get(AUTHORIZATION_KEY), plain(tenant, TENANT_KEY) if tenant else None)
+        with self._generator.refusals():
+            return Envelope(
+                request_id=_request_id(request),
+                caller=caller_of(context, self._access),
+                placer=self._access.placer,
+                service_class=request.service_class if request.HasField("service_class") else None,
+                class_param="service_class",
+                deadline_s=deadline_s(request.deadline_ms, "deadline_ms") if request.HasField("deadline_ms") else None,
+            )
 
 
 def _request_id(request: inference_pb2.GenerateRequest) -> str:
@@ -188,13 +176,3 @@ async def _stall_as_error(limit_s: float) -> AsyncIterator[StallLimit]:
             yield stall
     except TimeoutError:
         raise Cancelled(f"the client read nothing for {limit_s} s, which is the limit") from None
-
-
-@asynccontextmanager
-async def _errors_as_status(context: Context) -> AsyncIterator[None]:
-    """End the call with the status that `errors.EDGES` names, and the whole error in its trailing metadata."""
-    try:
-        yield
-    except JetwayError as error:
-        details = error_to_proto(error).SerializeToString()
-        await context.abort(grpc.StatusCode[edge_of(error).grpc], error.message, ((ERROR_KEY, details),))

@@ -58,6 +58,7 @@ class Caller:
     tenant: str = ""
     default_class: str = STANDARD
     allowed_classes: frozenset[str] | None = None  # None: every class
+    is_admin: bool = False  # may use jetway.v1.Admin
 
     def may_use(self, service_class: str) -> bool:
         return self.allowed_classes is None or service_class in self.allowed_classes

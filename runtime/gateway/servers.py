@@ -19,6 +19,7 @@ from jetway.runtime.errors import ConfigError
 from jetway.v1 import admin_pb2, admin_pb2_grpc, inference_pb2, inference_pb2_grpc
 
 from .http_protocol import HttpProtocol
+from .tls import Tls
 
 _INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
@@ -27,7 +28,7 @@ _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 class HttpServer:
     """Runs an ASGI application on uvicorn, inside the running event loop."""
 
-    def __init__(self, app: FastAPI, config: GatewayConfig) -> None:
+    def __init__(self, app: FastAPI, config: GatewayConfig, tls: Tls | None) -> None:
         self._config = config
         self._server = _Uvicorn(
             uvicorn.Config(
@@ -40,6 +41,7 @@ class HttpServer:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                ssl_context_factory=None if tls is None else lambda config, default: tls.context,
             )
         )
 
@@ -115,9 +117,11 @@ class GrpcServer:
         servicer: inference_pb2_grpc.InferenceServicer,
         admin: admin_pb2_grpc.AdminServicer,
         config: GatewayConfig,
+        tls: Tls | None,
         kserve: Registrable | None = None,
     ) -> None:
         self._config = config
+        self._tls = tls
         self._servicer = servicer
         self._admin = admin
         self._kserve = kserve
@@ -153,8 +157,17 @@ class GrpcServer:
 
     def _bind(self) -> int:
         host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
+        address = f"{host}:{self._config.grpc_port}"
         try:
-            return self._server.add_insecure_port(f"{host}:{self._config.grpc_port}")
+            if self._tls is None:
+                return self._server.add_insecure_port(address)
+            return self._server.add_secure_port(address, _credentials(self._tls))
         except RuntimeError as error:
-            address = f"{self._config.host} port {self._config.grpc_port}"
-            raise ConfigError(f"the gateway cannot listen on {address}: {error}") from error
+            place = f"{self._config.host} port {self._config.grpc_port}"
+            raise ConfigError(f"the gateway cannot listen on {place}: {error}") from error
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(tls.key, tls.certificate)], root_certificates=tls.client_ca, require_client_auth=tls.client_ca is not None
+    )

@@ -41,9 +41,9 @@ refused, and an answer's `service_tier` is that of the class asked for; the orde
 TENANTS = "A map of names to the fields below, in the file only.\n"
 
 KEYS = """\
-A map of names to the fields below, in the file only. With any key here, /v1 and `jetway.v1.Inference` answer only calls
-that send one (`Authorization: Bearer KEY`), and the key alone says whom a call is counted to.
-`printf %s "$KEY" | sha256sum` gives the hash.
+A map of names to the fields below, in the file only. With any key here, /v1 and gRPC (health and reflection apart) answer
+only calls that send one (`Authorization: Bearer KEY`), and the key alone says whom a call is counted to.
+`jetway key NAME` makes one and prints its entry here; `printf %s "$KEY" | sha256sum` gives the hash of another.
 """
 
 

@@ -1,3 +1,4 @@
+import hashlib
 import subprocess
 import sys
 from importlib.metadata import version
@@ -6,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from jetway.runtime import cli
+from jetway.runtime.config import KeyConfig
+from jetway.runtime.layers import resolve
+from jetway.runtime.settings import Given
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +84,20 @@ def test_a_switch_has_no_value_and_an_opposite(capsys: pytest.CaptureFixture[str
 def test_a_mistake_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
     assert cli.main(argv) == 2
     assert capsys.readouterr().err == f"jetway: {message}\n"
+
+
+def test_a_key_is_shown_once_with_the_entry_that_lets_it_in(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shown = []
+    for _ in range(2):
+        assert cli.main(["key", "acme: corp"]) == 0
+        key, _, entry = capsys.readouterr().out.partition("\n")
+        file = tmp_path / "serve.yaml"
+        file.write_text(entry)
+        keys = resolve({"engine": Given("e", "argument")}, {}, file).config.keys
+        assert keys == {"acme: corp": KeyConfig(sha256=hashlib.sha256(key.encode()).hexdigest())}
+        shown.append(key)
+    assert len(set(shown)) == 2
+    assert all(len(key) == len("jw-") + 43 for key in shown)  # 256 bits in base64
 
 
 def test_an_interrupt_while_importing_is_quiet() -> None:

@@ -1,10 +1,11 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jetway.runtime.config import ClassConfig, ExecutorConfig, GatewayConfig, SchedulerConfig, ServeConfig
+from jetway.runtime.config import ClassConfig, ExecutorConfig, GatewayConfig, KeyConfig, SchedulerConfig, ServeConfig
 from jetway.runtime.errors import ConfigError
 
 
@@ -51,6 +52,33 @@ def test_the_two_ports_differ_unless_both_are_any() -> None:
     with pytest.raises(ConfigError, match="port and grpc_port must differ; both are 8001"):
         GatewayConfig(port=8001)
     assert GatewayConfig(port=0, grpc_port=0).port == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example", ""])
+def test_a_host_that_others_reach_needs_keys_or_client_certificates_or_a_word(host: str) -> None:
+    def serve(**gateway: Any) -> ServeConfig:
+        return ServeConfig(engine=Path("e"), gateway=GatewayConfig(host=host, **gateway), keys=keys)
+
+    keys: dict[str, KeyConfig] = {}
+    with pytest.raises(ConfigError, match="nothing says who may call: give keys or tls_client_ca, or say insecure"):
+        serve()
+    assert serve(insecure=True).gateway.host == host
+    serve(tls_certificate="c", tls_key="k", tls_client_ca="ca")
+    keys = {"acme": KeyConfig(sha256="00" * 32)}
+    serve()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_needs_nothing(host: str) -> None:
+    assert ServeConfig(engine=Path("e"), gateway=GatewayConfig(host=host)).gateway.is_loopback
+
+
+def test_the_files_of_tls_go_together() -> None:
+    for alone in ("tls_certificate", "tls_key"):
+        with pytest.raises(ConfigError, match="tls_certificate and tls_key go together; one is missing"):
+            GatewayConfig(**{alone: "x.pem"})  # type: ignore[arg-type]  # a path
+    with pytest.raises(ConfigError, match="tls_client_ca needs tls_certificate and tls_key"):
+        GatewayConfig(tls_client_ca="ca.pem")
 
 
 def test_an_optional_choice_is_checked_too() -> None:

@@ -28,10 +28,10 @@ def test_nothing_given_is_the_defaults() -> None:
 
 
 def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:
-    file = write(tmp_path, "gateway:\n  port: 1\n  grpc_port: 2\n  host: file\n")
+    file = write(tmp_path, "gateway:\n  port: 1\n  grpc_port: 2\n  host: localhost\n")
     environ = {"JETWAY_PORT": "3", "JETWAY_GRPC_PORT": "4"}
     resolved = resolve({**ENGINE, "port": Given("5", "flag --port")}, environ, file)
-    assert resolved.config.gateway == GatewayConfig(port=5, grpc_port=4, host="file")
+    assert resolved.config.gateway == GatewayConfig(port=5, grpc_port=4, host="localhost")
     assert [resolved.origins[name] for name in ("port", "grpc_port", "host", "threads")] == [
         "flag --port",
         "environment JETWAY_GRPC_PORT",

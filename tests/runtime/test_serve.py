@@ -136,8 +136,16 @@ def test_a_lost_gateway_is_replaced(engine_dir: Path, number: int) -> None:
         ({"kv_cache_memory": "1"}, "kv_cache_memory must hold one block of 2048 bytes, not 1"),
         ({"max_num_seqs": "5"}, "max_num_seqs is 5, but the engine was built for 4"),
         ({"num_device_blocks": "9" * 12}, "999999999999 device and 524288 host blocks need"),
-        ({"host": "ü..x"}, "the gateway cannot listen on 'ü..x': it is no host name"),
-        ({"host": "192.0.2.1"}, "the gateway cannot listen on 192.0.2.1 port 0: Cannot assign requested address"),
+        ({"host": "ü..x", "insecure": "true"}, "the gateway cannot listen on 'ü..x': it is no host name"),
+        (
+            {"host": "192.0.2.1", "insecure": "true"},
+            "the gateway cannot listen on 192.0.2.1 port 0: Cannot assign requested address",
+        ),
+        ({"host": "0.0.0.0"}, "host 0.0.0.0 lets other machines in, and nothing says who may call: give keys or"),
+        (
+            {"tls_certificate": "no.pem", "tls_key": "no.key"},
+            "cannot read tls_certificate no.pem: No such file or directory",
+        ),
         ({"python": "/bin/false"}, "/bin/false cannot import jetway: install jetway-llm in that interpreter's"),
     ],
 )

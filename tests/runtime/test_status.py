@@ -2,14 +2,16 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import grpc
 import pytest
 
 from jetway.runtime import cli
 from jetway.runtime.errors import Unavailable
-from jetway.runtime.status import as_json, as_text, show, watch
+from jetway.runtime.status import Gateway, as_json, as_text, show, watch
 from jetway.v1 import admin_pb2, admin_pb2_grpc, common_pb2, scheduler_pb2
+from tests.support.certificates import Pair, authority, signed
 
 ENGINE = common_pb2.EngineDescription(
     kind="simulated", block_size=32, block_bytes=3 << 19, num_device_blocks=512, num_host_blocks=256, max_num_seqs=64
@@ -89,17 +91,24 @@ blocked      aged lane: the token budget is spent
 
 
 class Admin(admin_pb2_grpc.AdminServicer):
-    def Status(self, request: admin_pb2.StatusRequest, context: object) -> admin_pb2.StatusResponse:
+    def Status(self, request: admin_pb2.StatusRequest, context: grpc.ServicerContext) -> admin_pb2.StatusResponse:
+        authorization = dict(context.invocation_metadata()).get("authorization")
+        if authorization not in (None, "Bearer sk-admin"):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "this API key is not known here")
         return STATUS
 
 
 @contextmanager
-def listening(*, admin: bool = True) -> Iterator[str]:
+def listening(*, admin: bool = True, pair: Pair | None = None) -> Iterator[str]:
     """A gRPC server, and its address."""
     server = grpc.server(ThreadPoolExecutor(1))
     if admin:
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if pair is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        credentials = grpc.ssl_server_credentials([(pair.key.read_bytes(), pair.certificate.read_bytes())])
+        port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -141,7 +150,7 @@ def test_watching_shows_it_again_until_ctrl_c(capsys: pytest.CaptureFixture[str]
             raise KeyboardInterrupt
 
     with listening() as address:
-        watch(address, lambda status: status.model, 0.5, sleep)
+        watch(Gateway(address), lambda status: status.model, 0.5, sleep)
     assert capsys.readouterr().out == "tiny\n" * 3
     assert pauses == [0.5] * 3
 
@@ -155,6 +164,25 @@ def test_nothing_that_answers_is_one_line_and_status_1(capsys: pytest.CaptureFix
     assert err.count("\n") == 1
 
 
+def test_the_key_is_the_environments(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening() as address:
+        monkeypatch.setenv("JETWAY_API_KEY", "sk-admin")
+        assert cli.main(["status", "--address", address]) == 0
+        monkeypatch.setenv("JETWAY_API_KEY", "sk-other")
+        assert cli.main(["status", "--address", address]) == 2
+    assert "refuses JETWAY_API_KEY (UNAUTHENTICATED: this API key is not known here)" in capsys.readouterr().err
+
+
+def test_a_server_with_a_certificate_is_asked_over_tls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ca = authority(tmp_path, "ca")
+    with listening(pair=signed(ca, tmp_path, "server")) as address:
+        assert cli.main(["status", "--address", address, "--tls-ca", str(ca.certificate)]) == 0
+        assert capsys.readouterr().out == TEXT
+        assert cli.main(["status", "--address", address]) == 1
+    assert cli.main(["status", "--address", address, "--tls-ca", "nowhere.pem"]) == 2
+    assert "cannot read nowhere.pem: No such file" in capsys.readouterr().err
+
+
 def test_another_server_is_named_as_such() -> None:
     with listening(admin=False) as address, pytest.raises(Unavailable, match="no Jetway gateway .*UNIMPLEMENTED"):
-        show(address, as_text)
+        show(Gateway(address), as_text)

@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from jetway.runtime.errors import InvalidArgument, JetwayError, Unavailable, Unimplemented, edge_of
 from jetway.runtime.gateway.access import Envelope
-from jetway.runtime.gateway.grpc import caller_of
+from jetway.runtime.gateway.grpc_call import caller_of
 from jetway.runtime.gateway.words import is_plain
 from jetway.runtime.wire import error_to_proto
 

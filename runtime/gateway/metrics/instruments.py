@@ -1,6 +1,11 @@
 """The gateway's own figures. Prometheus adds `_total` to the name of a counter."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from jetway.runtime.errors import JetwayError, edge_of
 
 _LATENCIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _TOKEN_LATENCIES_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0)
@@ -36,3 +41,12 @@ class Metrics:
             "jetway_request_latency_seconds", "From the request's arrival to its end, if it was accepted.",
             buckets=_LATENCIES_S, registry=registry,
         )  # fmt: skip
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Count the error that the block ends with, if any, as the outcome of a request."""
+        try:
+            yield
+        except JetwayError as error:
+            self.requests.labels(edge_of(error).code.lower()).inc()
+            raise

@@ -55,11 +55,11 @@ class _Paths:
         return await self._complete(request, self._completion)
 
     async def models(self, request: Request) -> Response:
-        caller(request, self._access)
+        self._check_caller(request)
         return json_response(request, json.dumps({"object": "list", "data": [self._model()]}))
 
     async def model(self, request: Request, model_id: str) -> Response:
-        caller(request, self._access)
+        self._check_caller(request)
         self._generator.check_model(model_id)
         return json_response(request, json.dumps(self._model()))
 
@@ -76,9 +76,14 @@ class _Paths:
 
     async def _complete(self, request: Request, endpoint: Endpoint) -> Response:
         chosen = request_id(request)
-        call = envelope(request, self._access, endpoint.shape.id_prefix + chosen.removeprefix("req-"))
+        with self._generator.refusals():
+            call = envelope(request, self._access, endpoint.shape.id_prefix + chosen.removeprefix("req-"))
         body = await read_body(request, self._max_request_bytes)  # of those who may call
         return CompletionResponse(endpoint, call, body, {"x-request-id": chosen})
+
+    def _check_caller(self, request: Request) -> None:
+        with self._generator.refusals():
+            caller(request, self._access)
 
     def _model(self) -> dict[str, object]:
         """`max_model_len` is what other servers call the longest sequence."""

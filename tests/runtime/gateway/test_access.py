@@ -13,7 +13,7 @@ from jetway.runtime.gateway.access import Access
 from jetway.runtime.gateway.app import Gateway
 from jetway.runtime.gateway.auth import ApiKey, KeyRing
 from jetway.runtime.gateway.placement import Caller, Placer, PriorityDialect
-from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2
+from jetway.v1 import admin_pb2, admin_pb2_grpc, common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, answering
 from tests.support.gateway import running_gateway
 from tests.support.http import events_of, exchange, post, request
@@ -234,6 +234,36 @@ class TestKeys:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stub.Generate(denied, metadata=metadata)
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+    async def test_calls_without_a_known_key_are_counted(self, keyed: Gateway) -> None:
+        await exchange(keyed.http_port, post(PATH, BODY))
+        await exchange(keyed.http_port, request("GET", "/v1/models"))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{keyed.grpc_port}") as channel:
+            for call in (
+                inference_pb2_grpc.InferenceStub(channel).Generate(inference_pb2.GenerateRequest(text="a")),
+                inference_pb2_grpc.InferenceStub(channel).ListModels(inference_pb2.ListModelsRequest()),
+                admin_pb2_grpc.AdminStub(channel).Status(admin_pb2.StatusRequest()),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await call
+        metrics = (await exchange(keyed.http_port, request("GET", "/metrics"))).body
+        assert b'\njetway_requests_total{outcome="unauthenticated"} 5.0\n' in metrics
+
+    async def test_only_an_admin_key_administers(self, engine_dir: Path, scheduler: FakeScheduler) -> None:
+        admin = ApiKey("admin", hashlib.sha256(b"sk-admin").hexdigest(), Caller(tenant="ops", is_admin=True))
+        acme = ApiKey("acme", hashlib.sha256(SECRET.encode()).hexdigest(), LIMITED)
+        access = Access(KeyRing([acme, admin]), KEYED.placer)
+        async with (
+            running_gateway(engine_dir, scheduler.address, access) as gateway,
+            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc_port}") as channel,
+        ):
+            stub: Any = admin_pb2_grpc.AdminStub(channel)
+            for key, code in ((SECRET, "PERMISSION_DENIED"), ("sk-other", "UNAUTHENTICATED")):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await stub.Status(admin_pb2.StatusRequest(), metadata=(("authorization", f"Bearer {key}"),))
+                assert caught.value.code() is grpc.StatusCode[code]
+            status = await stub.Status(admin_pb2.StatusRequest(), metadata=(("authorization", "Bearer sk-admin"),))
+            assert status.model == "tiny"
 
     async def test_keys_are_never_logged(
         self, keyed: Gateway, scheduler: FakeScheduler, caplog: pytest.LogCaptureFixture

@@ -1,0 +1,35 @@
+"""What every gRPC service of the gateway shares: who calls, and errors as statuses."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from jetway.runtime.errors import JetwayError, edge_of
+from jetway.runtime.wire import error_to_proto
+
+from .access import Access
+from .placement import Caller
+from .words import plain
+
+ERROR_KEY = "jetway-error-bin"  # trailing metadata of a non-OK status: the jetway.v1.Error
+AUTHORIZATION_KEY, TENANT_KEY = "authorization", "x-jetway-tenant"  # metadata of a call
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def caller_of(context: Context, access: Access) -> Caller:
+    """Raises Unauthenticated, and InvalidArgument for a tenant that is not plain."""
+    given = {key: str(value) for key, value in context.invocation_metadata() or ()}
+    tenant = given.get(TENANT_KEY)
+    return access.keys.caller(given.get(AUTHORIZATION_KEY), plain(tenant, TENANT_KEY) if tenant else None)
+
+
+@asynccontextmanager
+async def errors_as_status(context: Context) -> AsyncIterator[None]:
+    """End the call with the status that `errors.EDGES` names, and the whole error in its trailing metadata."""
+    try:
+        yield
+    except JetwayError as error:
+        details = error_to_proto(error).SerializeToString()
+        await context.abort(grpc.StatusCode[edge_of(error).grpc], error.message, ((ERROR_KEY, details),))
