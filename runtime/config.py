@@ -13,12 +13,15 @@ from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from jetway.scheduler.classes import STANDARD
+from jetway.scheduler.request import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEQUENCES
 
 from .errors import ConfigError
 
 _T = TypeVar("_T")
 _DAY_S = 86_400.0
 _SHORTEST_S = 0.001
+MAX_STOP_STRINGS = 16  # of a call
+MAX_STOP_CHARS = 1024  # of each
 
 
 class Contradiction(ConfigError):
@@ -179,6 +182,21 @@ class GatewayConfig:
     port: int = setting(8000, "port of the OpenAI API and of KServe v2; 0: any free port", low=0, high=65_535)
     grpc_port: int = setting(8001, "port of jetway.v1.Inference and of KServe v2; 0: any free port", low=0, high=65_535)
     max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=16 << 20, unit="bytes")
+    max_connections: int = setting(1024, "connections to each server; more are closed", low=1)
+    max_open_requests: int = setting(4096, "calls that have not ended, of both servers; more are refused", low=1)
+    max_prompt_chars: int | None = setting(
+        None,
+        "longest text of a prompt, before it is tokenized; null: 32 for each token of the engine's max_seq_len",
+        low=1,
+    )
+    max_prompts: int = setting(MAX_SEQUENCES, "prompts in a call", low=1, high=MAX_SEQUENCES)
+    max_n: int = setting(MAX_SEQUENCES, "choices of a prompt", low=1, high=MAX_SEQUENCES)
+    max_logprobs: int = setting(
+        MAX_LOGPROBS, "alternatives of a token that a call may ask for", low=0, high=MAX_LOGPROBS
+    )
+    max_logit_bias: int = setting(MAX_LOGIT_BIAS, "entries of a call's logit_bias", low=0, high=MAX_LOGIT_BIAS)
+    max_stop_strings: int = setting(MAX_STOP_STRINGS, "stop strings of a call", low=0, high=MAX_STOP_STRINGS)
+    max_stop_chars: int = setting(MAX_STOP_CHARS, "characters of a stop string", low=1, high=MAX_STOP_CHARS)
     stall_limit_s: float = setting(
         30.0, "a client that reads nothing for so long loses its own request", low=0.01, high=_DAY_S
     )

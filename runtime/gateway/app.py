@@ -11,12 +11,14 @@ from jetway.runtime.errors import ConfigError
 
 from .access import OPEN_ACCESS, Access
 from .admin import AdminServicer
+from .descriptors import allow_descriptors
 from .generate import Generator
 from .grpc import InferenceServicer
 from .kserve.catalog import Catalog
 from .kserve.edge import Edge, grpc_service
 from .kserve.http import kserve_app
 from .kserve.inference import Inference
+from .limits import CallLimits
 from .metrics.exposition import Exposition
 from .metrics.instruments import Metrics
 from .openai.routes import openai_app
@@ -25,6 +27,7 @@ from .session import SchedulerSession
 from .text.codec import TextCodec
 from .tls import load_tls
 
+_NUM_OTHER_DESCRIPTORS = 256  # than those of clients
 _LAST_WORDS_S = 1.0  # after the drain, for the errors that end what is left
 
 
@@ -46,6 +49,7 @@ class Gateway:
     ) -> None:
         """Raises ConfigError for an engine directory, or a certificate, that cannot be served."""
         tls = load_tls(config)
+        self._max_connections = config.max_connections
         try:
             engine = manifest.read(engine_dir)
         except manifest.ManifestError as error:
@@ -53,7 +57,7 @@ class Gateway:
         self._session = SchedulerSession(scheduler_address, config.recovery_limit_s)
         metrics = Metrics()
         codec = TextCodec.load(engine_dir, engine.tokens)
-        self._generator = Generator(self._session, codec, metrics, model_name or engine.model_name)
+        self._generator = Generator(self._session, codec, metrics, CallLimits(config), model_name or engine.model_name)
         exposition = Exposition(metrics, self._session, self._generator.model_name, config.metrics_compat)
         kserve = Edge(
             self._generator,
@@ -82,6 +86,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Listen. Raises ConfigError when an address cannot be bound; nothing runs then."""
+        allow_descriptors(2 * self._max_connections + _NUM_OTHER_DESCRIPTORS)
         await self._grpc.start()
         try:
             await self._http.start()

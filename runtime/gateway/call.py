@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from jetway.runtime.config import MAX_STOP_CHARS, MAX_STOP_STRINGS
 from jetway.runtime.errors import InvalidArgument
 from jetway.scheduler.request import MAX_SEQUENCES, InvalidRequest, SamplingParams
 
@@ -11,8 +12,6 @@ from .placement import DEFAULT_PLACEMENT, Placement
 from .words import quoted
 
 MAX_CHOICES = MAX_SEQUENCES  # of one call, over all of its prompts
-MAX_STOPS = 16
-MAX_STOP_CHARS = 1024
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
@@ -67,8 +66,10 @@ class Call:
                 f"min_tokens must be at most max_tokens, which is {self.max_tokens}, not {self.sampling.min_tokens}",
                 param="min_tokens",
             )
-        if len(self.stop) > MAX_STOPS:
-            raise InvalidArgument(f"stop may hold at most {MAX_STOPS} strings, not {len(self.stop)}", param="stop")
+        if len(self.stop) > MAX_STOP_STRINGS:
+            raise InvalidArgument(
+                f"stop may hold at most {MAX_STOP_STRINGS} strings, not {len(self.stop)}", param="stop"
+            )
         for stop in self.stop:
             if not 1 <= len(stop) <= MAX_STOP_CHARS:
                 raise InvalidArgument(

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
-from jetway.runtime.errors import InvalidArgument, ModelNotFound, Unavailable
+from jetway.runtime.errors import InvalidArgument, ModelNotFound, Overloaded, Unavailable
 from jetway.scheduler.request import InvalidRequest, Request
 from jetway.v1 import common_pb2
 
 from .answer import Answer
 from .call import Call
 from .inbox import Inbox
+from .limits import CallLimits, check_tokens
 from .metrics.instruments import Metrics
 from .session import SchedulerSession
 from .text.codec import TextCodec
@@ -26,10 +27,13 @@ from .words import quoted
 class Generator:
     """Serves one model: tokenizes, submits, and cancels what nobody waits for any more."""
 
-    def __init__(self, session: SchedulerSession, codec: TextCodec, metrics: Metrics, model_name: str) -> None:
+    def __init__(
+        self, session: SchedulerSession, codec: TextCodec, metrics: Metrics, limits: CallLimits, model_name: str
+    ) -> None:
         self._session = session
         self._codec = codec
         self._metrics = metrics
+        self._limits = limits
         self._num_open = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -69,8 +73,11 @@ class Generator:
         engine = self.engine()
         if call.sampling.logprobs is not None and "logprobs" not in engine.capabilities:
             raise InvalidArgument("this model's engine gives no logprobs; leave them out", param="logprobs")
+        self._limits.check(call, engine.max_seq_len)
         with self._counted():
             prompts = await self._codec.encode(call.prompts)
+            for prompt in prompts:
+                check_tokens(prompt, engine.max_seq_len)
             inbox = Inbox(len(prompts))
             generations = await self._session.submit([_request(call, prompt) for prompt in prompts], inbox)
             try:
@@ -99,6 +106,10 @@ class Generator:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
+        """Raises Overloaded when as many calls are open as may be."""
+        most = self._limits.config.max_open_requests
+        if self._num_open >= most:
+            raise Overloaded(f"{most} calls are open, which is the limit; try again", retry_after_s=1)
         self._num_open += 1
         self._idle.clear()
         try:

@@ -18,10 +18,12 @@ from jetway.runtime.decoding import AsyncDecoding
 from jetway.runtime.errors import ConfigError
 from jetway.v1 import admin_pb2, admin_pb2_grpc, inference_pb2, inference_pb2_grpc
 
-from .http_protocol import HttpProtocol
+from .http_protocol import ConnectionLimits, HttpConfig
 from .tls import Tls
 
 _INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
+KEEP_ALIVE_S = 60  # between two looks at whether a client that says nothing is still there
+_NUM_OTHER_CALLS = 256  # of Admin, health and reflection, and of those that are still to be refused with a better word
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
 
@@ -31,9 +33,9 @@ class HttpServer:
     def __init__(self, app: FastAPI, config: GatewayConfig, tls: Tls | None) -> None:
         self._config = config
         self._server = _Uvicorn(
-            uvicorn.Config(
+            HttpConfig(
                 app,
-                http=HttpProtocol,
+                ConnectionLimits(config.max_connections, config.stall_limit_s),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -94,9 +96,11 @@ def _listen(host: str, port: int, stall_limit_s: float) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(f"the gateway cannot listen on {host} port {port}: {error.strerror}") from error
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # A cancelled call does not free the socket of a client that never reads; the kernel does, after as long.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(1000 * stall_limit_s))
+    # A cancelled call does not free the socket of a client that never reads; the kernel does, after as long.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(1000 * stall_limit_s))
+    # Nor is a client that is gone without a word noticed while it has nothing to read.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
     return listener
 
 
@@ -128,9 +132,17 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Raises ConfigError when the address cannot be bound."""
-        # Without so_reuseport=0 a second server would share the port in silence.
-        options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", self._config.max_request_bytes)]
-        self._server = grpc.aio.server(interceptors=[AsyncDecoding()], options=options)
+        options = [
+            ("grpc.so_reuseport", 0),  # else a second server would share the port in silence
+            ("grpc.max_receive_message_length", self._config.max_request_bytes),
+            ("grpc.max_allowed_incoming_connections", self._config.max_connections),
+            ("grpc.keepalive_time_ms", 1000 * KEEP_ALIVE_S),
+        ]
+        self._server = grpc.aio.server(
+            interceptors=[AsyncDecoding()],
+            options=options,
+            maximum_concurrent_rpcs=self._config.max_open_requests + _NUM_OTHER_CALLS,
+        )
         self._health = health.aio.HealthServicer()
         await self.set_serving(serving=False)
         inference_pb2_grpc.add_InferenceServicer_to_server(self._servicer, self._server)

@@ -104,7 +104,7 @@ class _Paths:
 
     async def index(self, request: Request) -> Response:
         caller(request, self._edge.access)
-        body = await read_body(request, self._config.max_request_bytes)
+        body = await read_body(request, self._config.max_request_bytes, self._config.stall_limit_s)
         options = read_object(body) if body else {}
         return JSONResponse(self._edge.index(only_ready=options.get("ready") is True))
 
@@ -135,7 +135,7 @@ class _Paths:
         """The body of those who may call. Raises JetwayError and HTTPException."""
         model = self._model(request)
         limit = self._config.max_request_bytes
-        body = await read_body(request, limit)
+        body = await read_body(request, limit, self._config.stall_limit_s)
         return _Inbound(model, decompressed(body, request.headers.get("content-encoding"), limit))
 
     def _model(self, request: Request) -> Model:

@@ -1,5 +1,6 @@
 """What every path shares: request ids, bodies, and errors in the form that OpenAI's clients read."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
@@ -19,7 +20,13 @@ log = logging.getLogger(__name__)
 
 CLASS_HEADER, TENANT_HEADER, DEADLINE_HEADER = "X-Jetway-Class", "X-Jetway-Tenant", "X-Jetway-Deadline-Ms"
 _MAX_DEADLINE_DIGITS = 12  # more are out of range, whatever they say
-_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+_CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "request_too_large",
+    415: "unsupported_media_type",
+}
 
 
 def request_id(request: Request) -> str:
@@ -66,13 +73,27 @@ def json_response(
     return Response(body, status_code, headers=headers, media_type="application/json")
 
 
-async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """Raises HTTPException as soon as the body is too large."""
+def refuse_compressed(request: Request) -> None:
+    """Raises HTTPException for a body that is not as it is."""
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise HTTPException(415, f"content-encoding {quoted(coding)} is not supported here; send the body as it is")
+
+
+async def read_body(request: Request, limit_bytes: int, stall_limit_s: float) -> bytes:
+    """As it comes. Raises HTTPException as soon as it is too large, or when it stops to come."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit_bytes:
-            raise HTTPException(413, f"the body may have at most {limit_bytes} bytes")
+    now = asyncio.get_running_loop().time
+    try:
+        async with asyncio.timeout_at(now() + stall_limit_s) as limit:
+            async for chunk in request.stream():
+                limit.reschedule(now() + stall_limit_s)
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise HTTPException(413, f"the body may have at most {limit_bytes} bytes")
+    except TimeoutError:
+        message = f"no more of the body came for {stall_limit_s:g} s"
+        raise HTTPException(408, message, {"connection": "close"}) from None
     return bytes(body)
 
 

@@ -33,6 +33,12 @@ _HEADERS = [
     )
 ]
 
+_HTTP_ONLY = {
+    408: "The body stopped to come.",
+    413: "The body is too large.",
+    415: "The body is compressed.",
+}
+
 
 @cache
 def document() -> Document:
@@ -58,7 +64,9 @@ def document() -> Document:
 
 
 def _post(summary: str, body: type[CallBody], whole: type[BaseModel], chunk: type[BaseModel]) -> Document:
-    statuses = {413} | {edge.http for cls, edge in EDGES.items() if cls is not Unimplemented}  # of other protocols
+    statuses = {*_HTTP_ONLY} | {
+        edge.http for cls, edge in EDGES.items() if cls is not Unimplemented
+    }  # of other protocols
     return {
         "summary": summary,
         "parameters": _HEADERS,
@@ -80,7 +88,7 @@ def _get(summary: str, content: Document, failing: Iterable[int] = ()) -> Docume
 
 def _errors(statuses: Iterable[int]) -> Document:
     """What each status can mean."""
-    meanings = {413: ["The body is too large."]}
+    meanings = {status: [meaning] for status, meaning in _HTTP_ONLY.items()}
     for cls, edge in EDGES.items():
         meanings.setdefault(edge.http, []).append(cls.__doc__ or "")
     return {str(status): _response(" ".join(meanings[status]), _json(responses.Error)) for status in sorted(statuses)}

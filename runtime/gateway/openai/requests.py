@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticKnownError
 
-from jetway.runtime.gateway.call import MAX_CHOICES, MAX_STOP_CHARS, MAX_STOPS
+from jetway.runtime.config import MAX_STOP_CHARS, MAX_STOP_STRINGS
+from jetway.runtime.gateway.call import MAX_CHOICES
 from jetway.runtime.gateway.placement import TIERS
 from jetway.scheduler.request import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_STOP_TOKENS
 
@@ -55,7 +56,8 @@ def _looks_like_prompt(value: object) -> str | None:
 
 
 Stop = Annotated[
-    Annotated[StopString, Tag("<text>")] | Annotated[list[StopString], Field(max_length=MAX_STOPS), Tag("<list>")],
+    Annotated[StopString, Tag("<text>")]
+    | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS), Tag("<list>")],
     Discriminator(_looks, custom_error_type="type", custom_error_message="a string or a list of strings"),
 ]
 TokenIds = Annotated[list[TokenId], Field(min_length=1)]

@@ -11,7 +11,7 @@ from jetway.runtime.gateway.generate import Generator
 from jetway.runtime.gateway.metrics.exposition import CONTENT_TYPE, Exposition
 
 from .format import CHAT, COMPLETION
-from .http import caller, envelope, install_error_handlers, json_response, read_body, request_id
+from .http import caller, envelope, install_error_handlers, json_response, read_body, refuse_compressed, request_id
 from .logprobs import LogprobsFormat
 from .openapi import document
 from .parse import parse_chat, parse_completion
@@ -42,7 +42,7 @@ class _Paths:
         self._generator = generator
         self._exposition = exposition
         self._access = access
-        self._max_request_bytes = config.max_request_bytes
+        self._config = config
         self._started = int(time.time())
         logprobs = LogprobsFormat(generator.vocabulary)
         self._chat = Endpoint(generator, parse_chat, CHAT, logprobs.chat, config.stall_limit_s)
@@ -78,7 +78,10 @@ class _Paths:
         chosen = request_id(request)
         with self._generator.refusals():
             call = envelope(request, self._access, endpoint.shape.id_prefix + chosen.removeprefix("req-"))
-        body = await read_body(request, self._max_request_bytes)  # of those who may call
+        refuse_compressed(request)
+        body = await read_body(
+            request, self._config.max_request_bytes, self._config.stall_limit_s
+        )  # of those who may call
         return CompletionResponse(endpoint, call, body, {"x-request-id": chosen})
 
     def _check_caller(self, request: Request) -> None:

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from jetway.builder.manifest import CHAT_TEMPLATE_FILE, TOKENIZER_FILE, Tokens
 from jetway.runtime.errors import ConfigError, InvalidArgument
 from jetway.runtime.gateway.call import Chat, Prompt
+from jetway.runtime.gateway.limits import num_chars
 from jetway.runtime.gateway.words import cut
 
 from .detokenizer import Detokenizer
@@ -44,7 +45,7 @@ class TextCodec:
 
     async def encode(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Each prompt's token ids; long text is tokenized beside the event loop. Raises InvalidArgument."""
-        if sum(map(_num_chars, prompts)) <= _INLINE_CHARS:
+        if sum(map(num_chars, prompts)) <= _INLINE_CHARS:
             return [self._encode(prompt) for prompt in prompts]
         return await asyncio.to_thread(lambda: [self._encode(prompt) for prompt in prompts])
 
@@ -83,10 +84,3 @@ class TextCodec:
             if text and "\ufffd" not in text:
                 return token_id
         return None
-
-
-def _num_chars(prompt: Prompt) -> int:
-    """Of text that is to be tokenized."""
-    if isinstance(prompt, Chat):
-        return sum(len(message.content) for message in prompt.messages)
-    return len(prompt) if isinstance(prompt, str) else 0
