@@ -1,6 +1,7 @@
 """A gateway: one session with the scheduler, two servers in front of it."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from starlette.routing import Route
@@ -56,7 +57,7 @@ class Gateway:
             raise ConfigError(str(error)) from error
         self._session = SchedulerSession(scheduler_address, config.recovery_limit_s)
         metrics = Metrics()
-        codec = TextCodec.load(engine_dir, engine.tokens)
+        codec = self._codec = TextCodec.load(engine_dir, engine.tokens)
         self._generator = Generator(self._session, codec, metrics, CallLimits(config), model_name or engine.model_name)
         exposition = Exposition(metrics, self._session, self._generator.model_name, config.metrics_compat)
         kserve = Edge(
@@ -85,14 +86,15 @@ class Gateway:
         return self._grpc.port
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError when an address cannot be bound; nothing runs then."""
+        """Listen. Raises ConfigError when the chat template or an address cannot be used; nothing runs then."""
         allow_descriptors(2 * self._max_connections + _NUM_OTHER_DESCRIPTORS)
-        await self._grpc.start()
-        try:
+        async with AsyncExitStack() as undo:
+            await self._codec.start()
+            undo.push_async_callback(self._codec.close)
+            await self._grpc.start()
+            undo.push_async_callback(self._grpc.stop, 0.0)
             await self._http.start()
-        except ConfigError:
-            await self._grpc.stop(0.0)
-            raise
+            undo.pop_all()
         self._session.start()
         self._health = asyncio.create_task(self._follow_session())
 
@@ -110,6 +112,7 @@ class Gateway:
         await asyncio.gather(self._health, return_exceptions=True)
         # What is open now is no call: a health watch, an upload that was never finished.
         await asyncio.gather(*(server.stop(_LAST_WORDS_S) for server in servers), *draining)
+        await self._codec.close()
 
     async def _follow_session(self) -> None:
         """gRPC health is SERVING while the scheduler is connected."""

@@ -75,7 +75,7 @@ class Generator:
             raise InvalidArgument("this model's engine gives no logprobs; leave them out", param="logprobs")
         self._limits.check(call, engine.max_seq_len)
         with self._counted():
-            prompts = await self._codec.encode(call.prompts)
+            prompts = await self._codec.encode(call.prompts, self._limits.max_prompt_chars(engine.max_seq_len))
             for prompt in prompts:
                 check_tokens(prompt, engine.max_seq_len)
             inbox = Inbox(len(prompts))

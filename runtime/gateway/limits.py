@@ -26,12 +26,15 @@ class CallLimits:
         _check("entries of logit_bias", len(sampling.logit_bias), config.max_logit_bias, "logit_bias")
         _check("stop strings", len(call.stop), config.max_stop_strings, "stop")
         _check("characters of a stop string", max(map(len, call.stop), default=0), config.max_stop_chars, "stop")
-        most_chars = config.max_prompt_chars or CHARS_PER_TOKEN * max_seq_len
+        most_chars = self.max_prompt_chars(max_seq_len)
         for prompt in call.prompts:
             if isinstance(prompt, tuple):
                 check_tokens(prompt, max_seq_len)
             else:
-                _check("characters of a prompt", num_chars(prompt), most_chars, _param(prompt))
+                _check("characters of a prompt", _num_chars(prompt), most_chars, _param(prompt))
+
+    def max_prompt_chars(self, max_seq_len: int) -> int:
+        return self.config.max_prompt_chars or CHARS_PER_TOKEN * max_seq_len
 
 
 def check_tokens(token_ids: Sequence[int], max_seq_len: int) -> None:
@@ -44,7 +47,7 @@ def check_tokens(token_ids: Sequence[int], max_seq_len: int) -> None:
         )
 
 
-def num_chars(prompt: Prompt) -> int:
+def _num_chars(prompt: Prompt) -> int:
     """Of text that is to be tokenized."""
     if isinstance(prompt, Chat):
         return sum(len(message.content) for message in prompt.messages)

@@ -9,11 +9,10 @@ from tokenizers import Tokenizer
 from jetway.builder.manifest import CHAT_TEMPLATE_FILE, TOKENIZER_FILE, Tokens
 from jetway.runtime.errors import ConfigError, InvalidArgument
 from jetway.runtime.gateway.call import Chat, Prompt
-from jetway.runtime.gateway.limits import num_chars
 from jetway.runtime.gateway.words import cut
 
 from .detokenizer import Detokenizer
-from .template import ChatTemplate
+from .template_process import TemplateProcess
 from .vocabulary import Vocabulary
 
 _INLINE_CHARS = 2048  # tokenized in well under a millisecond: not worth a thread
@@ -23,7 +22,7 @@ _MOST_ANCHORS = 16  # tokens at the end of a prompt that are tried; more would a
 class TextCodec:
     """A tokenizer and, where the model has one, its chat template."""
 
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None, bos: str | None) -> None:
+    def __init__(self, tokenizer: Tokenizer, template: TemplateProcess | None, bos: str | None) -> None:
         self._tokenizer = tokenizer
         self._template = template
         self._bos = bos
@@ -41,21 +40,32 @@ class TextCodec:
             return cls(tokenizer, None, tokens.bos)
         special = {f"{name}_token": getattr(tokens, name) for name in ("bos", "eos", "unk", "pad")}
         present = {name: text for name, text in special.items() if text is not None}
-        return cls(tokenizer, ChatTemplate(template_file.read_text(encoding="utf-8"), present), tokens.bos)
+        return cls(tokenizer, TemplateProcess(template_file.read_text(encoding="utf-8"), present), tokens.bos)
 
-    async def encode(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Each prompt's token ids; long text is tokenized beside the event loop. Raises InvalidArgument."""
-        if sum(map(num_chars, prompts)) <= _INLINE_CHARS:
-            return [self._encode(prompt) for prompt in prompts]
-        return await asyncio.to_thread(lambda: [self._encode(prompt) for prompt in prompts])
+    async def start(self) -> None:
+        """Raises ConfigError for a chat template that cannot be used."""
+        if self._template is not None:
+            await self._template.start()
 
-    def _encode(self, prompt: Prompt) -> list[int]:
+    async def close(self) -> None:
+        if self._template is not None:
+            await self._template.close()
+
+    async def encode(self, prompts: Sequence[Prompt], max_chars: int) -> list[list[int]]:
+        """Each prompt's token ids; long text is tokenized beside the event loop. Raises InvalidArgument, also for a chat
+        of more than `max_chars` once it is rendered.
+        """
+        texts = [await self._rendered(prompt, max_chars) for prompt in prompts]
+        if sum(map(len, texts)) <= _INLINE_CHARS:
+            return list(map(self._encode, prompts, texts))
+        return await asyncio.to_thread(lambda: list(map(self._encode, prompts, texts)))
+
+    def _encode(self, prompt: Prompt, text: str) -> list[int]:
         """A chat template writes the special tokens itself, and so has a client whose text begins with the BOS; other
         text gets the tokenizer's own. Token ids stay as they are.
         """
         if isinstance(prompt, tuple):
             return list(prompt)
-        text = self._render(prompt) if isinstance(prompt, Chat) else prompt
         is_chat = isinstance(prompt, Chat)
         has_special_tokens = is_chat or (self._bos is not None and text.startswith(self._bos))
         try:
@@ -68,10 +78,15 @@ class TextCodec:
             ) from error
         return encoding.ids
 
-    def _render(self, chat: Chat) -> str:
+    async def _rendered(self, prompt: Prompt, max_chars: int) -> str:
+        """The text that is to be tokenized."""
+        if isinstance(prompt, tuple):
+            return ""
+        if isinstance(prompt, str):
+            return prompt
         if self._template is None:
             raise InvalidArgument("the model has no chat template; send a prompt instead of messages", param="messages")
-        return self._template.render([message._asdict() for message in chat.messages])
+        return await self._template.render(prompt.messages, max_chars)
 
     def detokenizer(self, prompt: Prompt, token_ids: Sequence[int]) -> Detokenizer:
         """For one answer to `prompt`, which has `token_ids`: it continues text, but begins a new message in a chat."""

@@ -41,7 +41,8 @@ class ChatTemplate:
             )
         except Exception as error:  # a template is foreign code: whatever it raises is about these messages
             raise InvalidArgument(
-                f"the model's chat template refuses these messages: {cut(str(error))}", param="messages"
+                f"the model's chat template refuses these messages: {cut(str(error) or type(error).__name__)}",
+                param="messages",
             ) from error
 
 

@@ -172,3 +172,25 @@ def test_engine_directory_with_a_missing_file_is_a_config_error_that_names_it(en
 
     with pytest.raises(ConfigError, match=missing):
         Gateway(CONFIG, engine_dir, None, "unix:/nonexistent.sock")
+
+
+async def test_chat_template_that_does_not_parse_is_a_config_error(engine_dir: Path) -> None:
+    (engine_dir / manifest.CHAT_TEMPLATE_FILE).write_text("{% for %}", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="the chat template does not parse: line 1: "):
+        await Gateway(CONFIG, engine_dir, None, "unix:/nonexistent.sock").start()
+
+
+async def test_chat_that_its_template_takes_too_long_for_is_a_bad_request(
+    engine_dir: Path, scheduler: FakeScheduler
+) -> None:
+    source = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    (engine_dir / manifest.CHAT_TEMPLATE_FILE).write_text(source, encoding="utf-8")
+    scheduler.script = answering([5], reason=LENGTH)
+
+    async with running_gateway(engine_dir, scheduler.address) as gateway:
+        answer = await exchange(gateway.http_port, post("/v1/chat/completions", {"messages": HELLO}))
+        error = json.loads(answer.body)["error"]
+        assert (answer.status, error["param"]) == (400, "messages")
+        assert error["message"] == "the model's chat template takes more than 2 s of CPU time on these messages"
+        assert (await exchange(gateway.http_port, post("/v1/completions", {"prompt": "a"}))).status == 200

@@ -22,8 +22,12 @@ def load(directory: Path) -> TextCodec:
 
 
 async def encode(codec: TextCodec, prompt: Prompt) -> list[int]:
-    [token_ids] = await codec.encode([prompt])
-    return token_ids
+    await codec.start()
+    try:
+        [token_ids] = await codec.encode([prompt], 1 << 20)
+        return token_ids
+    finally:
+        await codec.close()
 
 
 async def test_plain_text_gets_the_tokenizers_own_special_tokens(engine_dir: Path) -> None:
