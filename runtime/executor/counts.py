@@ -63,6 +63,7 @@ class SlotCounts:
         _check_ids("token", start.tokens, engine.vocab_size)
         _check_ids("logit_bias token", [token for token, _ in start.sampling.logit_bias], engine.vocab_size)
         _check_ids("device block", start.blocks, engine.num_device_blocks)
+        _check_unique(f"block in the table of slot {slot}", start.blocks)
         _check_range(f"slot {slot}: blocks", len(start.blocks), 0, blocks_of(engine.max_seq_len, engine.block_size))
         self.resident[slot], self.ended[slot] = True, False
         self.computed[slot], self.known[slot], self.started[slot] = start.computed, known, known

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from jetway.runtime.errors import EDGES, Unimplemented
+from jetway.runtime.gateway.access import MAX_DEADLINE_MS
+from jetway.runtime.gateway.words import MAX_NAME_CHARS
 
 from . import responses
 from .http import CLASS_HEADER, DEADLINE_HEADER, TENANT_HEADER
@@ -25,11 +27,19 @@ _MODELS: tuple[type[BaseModel], ...] = (
 _MODEL_ID = {"name": "model_id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 _HEADERS = [
-    {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
-    for name, description in (
-        (CLASS_HEADER, "The service class, by its name."),
-        (TENANT_HEADER, "Whom the call is counted to, where the server has no API keys."),
-        (DEADLINE_HEADER, "Milliseconds after which the call ends with 504."),
+    {"name": name, "in": "header", "description": description, "schema": schema}
+    for name, description, schema in (
+        (CLASS_HEADER, "The service class, by its name.", {"type": "string"}),
+        (
+            TENANT_HEADER,
+            "Whom the call is counted to, where the server has no API keys.",
+            {"type": "string", "pattern": f"^[!-~]{{0,{MAX_NAME_CHARS}}}$"},
+        ),
+        (
+            DEADLINE_HEADER,
+            "Milliseconds after which the call ends with 504.",
+            {"type": "integer", "minimum": 1, "maximum": MAX_DEADLINE_MS},
+        ),
     )
 ]
 
