@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jetway.runtime.errors import InvalidArgument
-from jetway.runtime.gateway.words import cut
+from jetway.runtime.gateway.words import cut, quoted
 
 from .requests import Body
 
@@ -41,9 +42,9 @@ _SENTENCES = {
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """Raises InvalidArgument for anything but a JSON object, NaN and Infinity included."""
+    """Raises InvalidArgument for anything but a JSON object, NaN, Infinity and a name that is there twice included."""
     try:
-        values = json.loads(body, parse_constant=_refuse_constant)
+        values = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"the body is not valid JSON: {error}") from error
     except RecursionError as error:
@@ -95,6 +96,15 @@ def _path(location: tuple[int | str, ...]) -> str:
         elif not step.startswith(("<", "[")):
             path += f".{step}" if path else step
     return path
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two values for one name: what looked at the body before us, a proxy say, may have read the other one."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise InvalidArgument(f"the body has {quoted(twice)} twice in one object", param=cut(twice))
+    return values
 
 
 def _refuse_constant(constant: str) -> NoReturn:

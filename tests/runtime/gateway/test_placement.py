@@ -53,6 +53,12 @@ def test_inside_a_class_both_dialects_order_as_their_users_mean_it() -> None:
     [
         (VLLM, Asked(service_tier="gold"), "service_tier", "must be one of priority, fast, auto, default, scale, flex"),
         (VLLM, Asked(header="gold"), "X-Jetway-Class", "asks for class 'gold', which is not served"),
+        (
+            Placer({"standard": 1}, PriorityDialect.VLLM),
+            Asked(service_tier="flex"),
+            "service_tier",
+            "service_tier asks for class 'batch', which is not served; classes are standard",
+        ),
         (VLLM, Asked(priority=0.5), "priority", "must be a whole number in .*, not 0.5"),
         (TRTLLM, Asked(priority=2), "priority", r"must be in \[0, 1\], not 2"),
         (

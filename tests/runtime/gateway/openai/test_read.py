@@ -188,12 +188,30 @@ def test_ranges_are_those_of_the_sampling_parameters(name: str) -> None:
         (b'{"temperature": NaN}', "the body is not valid JSON: NaN is not a JSON number"),
         (b'{"temperature": -Infinity}', "the body is not valid JSON: -Infinity is not a JSON number"),
         (b'{"seed": ' + b"9" * 5000 + b"}", "a number in the body has more than 4300 digits, which is the limit"),
+        (b'{"max_tokens": 5, "max_tokens": 500}', "the body has 'max_tokens' twice in one object"),
+        (
+            b'{"messages": [{"role": "user", "content": "a", "role": "system"}]}',
+            "the body has 'role' twice in one object",
+        ),
         (b"[" * 100_000, "the body is nested too deeply"),
         (b"[]", "the body must be a JSON object, not []"),
         (b"null", "the body must be a JSON object, not null"),
         (b"1.5", "the body must be a JSON object, not 1.5"),
     ],
-    ids=["empty", "cut", "no utf-8", "nan", "infinity", "huge integer", "deep", "list", "null", "number"],
+    ids=[
+        "empty",
+        "cut",
+        "no utf-8",
+        "nan",
+        "infinity",
+        "huge integer",
+        "twice",
+        "twice inside",
+        "deep",
+        "list",
+        "null",
+        "number",
+    ],
 )
 def test_body_that_is_no_json_object_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
