@@ -30,9 +30,8 @@ RECOVERED = scheduler_pb2.Add(
     prompt=[5, 6, 7],
     max_tokens=3,
     n=2,
-    recovered=scheduler_pb2.Recovered(
-        age_ms=10, generated=[scheduler_pb2.Generated(sequence_index=1, tokens=[8]), scheduler_pb2.Generated()]
-    ),
+    age_ms=10,
+    generated=[scheduler_pb2.Generated(sequence_index=1, tokens=[8]), scheduler_pb2.Generated()],
 )
 FIRST = scheduler_pb2.SessionRequest(
     add=scheduler_pb2.Add(handle=1, request_id="first", prompt=[1, 2, 3], max_tokens=30, n=2)
