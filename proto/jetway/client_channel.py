@@ -26,14 +26,21 @@ class Tls:
         )
 
 
+_OPTIONS = [("grpc.max_receive_message_length", 64 << 20)]  # a long answer with logprobs takes more than gRPC's 4 MiB
+
+
 def channel(address: str, tls: Tls | None) -> grpc.Channel:
     """Raises OSError for a file that cannot be read."""
-    return grpc.insecure_channel(address) if tls is None else grpc.secure_channel(address, tls.credentials())
+    if tls is None:
+        return grpc.insecure_channel(address, _OPTIONS)
+    return grpc.secure_channel(address, tls.credentials(), _OPTIONS)
 
 
 def async_channel(address: str, tls: Tls | None) -> grpc.aio.Channel:
     """Raises OSError for a file that cannot be read."""
-    return grpc.aio.insecure_channel(address) if tls is None else grpc.aio.secure_channel(address, tls.credentials())
+    if tls is None:
+        return grpc.aio.insecure_channel(address, _OPTIONS)
+    return grpc.aio.secure_channel(address, tls.credentials(), _OPTIONS)
 
 
 def _read(path: str | Path | None) -> bytes | None:
