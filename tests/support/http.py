@@ -66,10 +66,10 @@ async def exchange(port: int, message: bytes) -> Answer:
         return await read_answer(reader)
 
 
-async def events_of(port: int, path: str, body: dict[str, Any]) -> list[str]:
+async def events_of(port: int, path: str, body: dict[str, Any], headers: str = "") -> list[str]:
     """The data of every event of a stream, as it stands on the wire."""
     async with connection(port) as (reader, writer):
-        writer.write(post(path, body | {"stream": True}, "connection: close\r\n"))
+        writer.write(post(path, body | {"stream": True}, f"connection: close\r\n{headers}"))
         await read_head(reader)
         lines = (await reader.read()).decode("ascii").splitlines()
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]

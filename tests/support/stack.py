@@ -16,6 +16,7 @@ from jetway.runtime.decoding import AsyncDecoding
 from jetway.runtime.executor.client import ExecutorClient
 from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.executor.simulated import SimulatedBehaviour, SimulatedEngine
+from jetway.runtime.gateway.access import OPEN_ACCESS, Access
 from jetway.runtime.gateway.app import Gateway
 from jetway.runtime.loop import StepLoop
 from jetway.runtime.overlap import FixedOverlap
@@ -46,8 +47,8 @@ class Stack(NamedTuple):
 
 
 @asynccontextmanager
-async def stack(directory: Path, depth: int = 0) -> AsyncIterator[Stack]:
-    """Over the engine directory, stepped `depth` plans ahead of the results."""
+async def stack(directory: Path, depth: int = 0, access: Access = OPEN_ACCESS) -> AsyncIterator[Stack]:
+    """Over the engine directory, stepped `depth` plans ahead of the results, for whom `access` lets in."""
     behaviour = SimulatedBehaviour(eos_probability=0.03, verify_kv=True)
     executor = ExecutorServer(SimulatedEngine(ENGINE, frozenset(ids_of(TOKENIZER, EOS)), behaviour), "127.0.0.1:0")
     await asyncio.to_thread(executor.start)
@@ -63,7 +64,7 @@ async def stack(directory: Path, depth: int = 0) -> AsyncIterator[Stack]:
     stepping = asyncio.create_task(loop.run(device))
     try:
         async with AsyncExitStack() as opened:
-            gateway = await opened.enter_async_context(running_gateway(directory, address))
+            gateway = await opened.enter_async_context(running_gateway(directory, address, access))
             clients = {
                 tenant: await opened.enter_async_context(
                     AsyncClient(f"127.0.0.1:{gateway.grpc_port}", tenant=tenant or None)
