@@ -28,6 +28,8 @@ class CallLimits:
         _check("characters of a stop string", max(map(len, call.stop), default=0), config.max_stop_chars, "stop")
         most_chars = self.max_prompt_chars(max_seq_len)
         for prompt in call.prompts:
+            if isinstance(prompt, Chat):  # each takes a token, at least
+                _check("messages of a chat", len(prompt.messages), max_seq_len, "messages")
             if isinstance(prompt, tuple):
                 check_tokens(prompt, max_seq_len)
             else:

@@ -22,6 +22,8 @@ from .parse import HttpCall
 
 log = logging.getLogger(__name__)
 
+_INLINE_BYTES = 1 << 16  # parsed in a few milliseconds, whatever they are
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -55,7 +57,7 @@ class CompletionResponse(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         generator = self._endpoint.generator
         with generator.watch(self._call_id) as watch:
-            call = self._endpoint.parse(self._call_body, self._envelope)
+            call = await self._parse()
             format = self._format(call)
             async with generator.answer(call.call, watch) as answer:
                 if call.stream:
@@ -63,6 +65,12 @@ class CompletionResponse(Response):
                     return
                 body = format.whole(await answer.whole())
         await Response(body, headers=self._extra_headers, media_type="application/json")(scope, receive, send)
+
+    async def _parse(self) -> HttpCall:
+        """A body of megabytes can take half a second: beside the event loop then, which comes to its turn meanwhile."""
+        if len(self._call_body) <= _INLINE_BYTES:
+            return self._endpoint.parse(self._call_body, self._envelope)
+        return await asyncio.to_thread(self._endpoint.parse, self._call_body, self._envelope)
 
     def _format(self, call: HttpCall) -> Format:
         head = Head(call_id=self._call_id, model=self._endpoint.generator.model_name, service_tier=call.service_tier)

@@ -68,16 +68,18 @@ async def test_as_much_as_the_settings_allow_is_not(engine_dir: Path, scheduler:
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
+        ([{"role": "user", "content": ""}] * 120_000, "messages of a chat may be at most 512 here, not 120000"),
         ("x" * (32 * 512 + 1), "characters of a prompt may be at most 16384 here, not 16385"),
         ("x" * 512, "the prompt has 513 tokens; the engine's max_seq_len of 512 tokens leaves no room to generate"),
         ([5] * 512, "the prompt has 512 tokens; the engine's max_seq_len of 512 tokens leaves no room to generate"),
     ],
-    ids=["far too long", "too long once it is tokenized", "token ids"],
+    ids=["far too many messages", "far too long", "too long once it is tokenized", "token ids"],
 )
 async def test_a_prompt_that_fits_no_engine_never_reaches_the_scheduler(
     gateway: Gateway, scheduler: FakeScheduler, prompt: Any, message: str
 ) -> None:
-    answer = await exchange(gateway.http_port, post(PATH, {"prompt": prompt}))
+    path, field = ("/v1/chat/completions", "messages") if "messages" in message else (PATH, "prompt")
+    answer = await exchange(gateway.http_port, post(path, {field: prompt}))
 
     assert (answer.status, json.loads(answer.body)["error"]["message"]) == (400, message)
     assert scheduler.adds.empty()
