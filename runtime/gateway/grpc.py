@@ -54,7 +54,7 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
                 _stall_as_error(self._stall_limit_s) as stall,
             ):
                 async for delta in answer:
-                    await stall.write(context.write(_delta(envelope.request_id, delta)))
+                    await stall.wait(context.write(_delta(envelope.request_id, delta)))
 
     async def ListModels(
         self, request: inference_pb2.ListModelsRequest, context: Context

@@ -94,12 +94,16 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._head_is_here()
-        self._head_timer = self.loop.call_later(self._limits.head_timeout_s, self._head_is_late)
+        self._head_timer = self.loop.call_later(self._limits.head_timeout_s / 2, self._head_is_slow)
 
     def _head_is_here(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _head_is_slow(self) -> None:
+        """Twice: while the event loop itself stood still, nothing could be heard."""
+        self._head_timer = self.loop.call_later(self._limits.head_timeout_s / 2, self._head_is_late)
 
     def _head_is_late(self) -> None:
         self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"no request came within {self._limits.head_timeout_s:g} s")

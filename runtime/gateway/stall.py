@@ -1,35 +1,41 @@
-"""Clients that do not read: found without a timer for each write."""
+"""Clients that stand still: found without a timer for each wait."""
 
 import asyncio
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 _CHECKS_PER_LIMIT = 4
 
+_T = TypeVar("_T")
+
 
 class StallLimit:
-    """Inside `async with`, a `write` that takes `limit_s`, give or take a quarter, ends the block with TimeoutError."""
+    """Inside `async with`, a `wait` that takes `limit_s`, give or take a quarter, ends the block with TimeoutError.
+
+    Counts looks, not time: while the event loop itself stands still, no client could be heard.
+    """
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+        self._interval_s = limit_s / _CHECKS_PER_LIMIT
         self._loop = asyncio.get_running_loop()
         self._timeout = asyncio.timeout(None)
-        self._writing_since: float | None = None
+        self._num_checks: int | None = None  # of the wait that is on
 
     @property
-    def writing(self) -> bool:
-        return self._writing_since is not None
+    def waiting(self) -> bool:
+        return self._num_checks is not None
 
-    async def write(self, sent: Awaitable[object]) -> None:
-        """Wait until it is sent. One write at a time."""
-        self._writing_since = self._loop.time()
-        await sent
-        self._writing_since = None
+    async def wait(self, client: Awaitable[_T]) -> _T:
+        """What the client lets happen: to be sent something, or to be heard. One wait at a time."""
+        self._num_checks = 0
+        result = await client
+        self._num_checks = None
+        return result
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
-        self._check()
+        self._timer = self._loop.call_later(self._interval_s, self._check)
         return self
 
     async def __aexit__(
@@ -39,8 +45,9 @@ class StallLimit:
         await self._timeout.__aexit__(kind, error, traceback)
 
     def _check(self) -> None:
-        now = self._loop.time()
-        if self._writing_since is not None and now - self._writing_since >= self._limit_s:
-            self._timeout.reschedule(now)
-        else:
-            self._timer = self._loop.call_later(self._limit_s / _CHECKS_PER_LIMIT, self._check)
+        if self._num_checks is not None:
+            self._num_checks += 1
+            if self._num_checks > _CHECKS_PER_LIMIT:
+                self._timeout.reschedule(self._loop.time())
+                return
+        self._timer = self._loop.call_later(self._interval_s, self._check)

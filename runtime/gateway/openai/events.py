@@ -22,13 +22,13 @@ class EventStream:
 
     async def write(self, events: str) -> None:
         self._silent = False
-        await self._stall.write(self._send({"type": "http.response.body", "body": events.encode(), "more_body": True}))
+        await self._stall.wait(self._send({"type": "http.response.body", "body": events.encode(), "more_body": True}))
 
     async def keep_alive(self, interval_s: float) -> None:
         """For ever: a comment after each interval in which nothing was said."""
         while True:
             await asyncio.sleep(interval_s)
-            if self._silent and not self._stall.writing:
+            if self._silent and not self._stall.waiting:
                 await self.write(_KEEP_ALIVE)
             self._silent = True
 
@@ -39,7 +39,7 @@ async def event_stream(send: Send, headers: Mapping[str, str], stall_limit_s: fl
     headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
     raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     async with StallLimit(stall_limit_s) as stall:
-        await stall.write(send({"type": "http.response.start", "status": 200, "headers": raw_headers}))
+        await stall.wait(send({"type": "http.response.start", "status": 200, "headers": raw_headers}))
         stream = EventStream(send, stall)
         keeping_alive = asyncio.create_task(stream.keep_alive(KEEP_ALIVE_S))
         try:
@@ -47,4 +47,4 @@ async def event_stream(send: Send, headers: Mapping[str, str], stall_limit_s: fl
         finally:
             keeping_alive.cancel()
             await asyncio.gather(keeping_alive, return_exceptions=True)
-        await stall.write(send({"type": "http.response.body", "body": b"", "more_body": False}))
+        await stall.wait(send({"type": "http.response.body", "body": b"", "more_body": False}))

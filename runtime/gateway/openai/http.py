@@ -1,6 +1,5 @@
 """What every path shares: request ids, bodies, and errors in the form that OpenAI's clients read."""
 
-import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from jetway.runtime.errors import Cancelled, Internal, InvalidArgument, JetwayError, edge_of
 from jetway.runtime.gateway.access import MAX_DEADLINE_MS, Access, Envelope, deadline_s
 from jetway.runtime.gateway.placement import Caller
+from jetway.runtime.gateway.stall import StallLimit
 from jetway.runtime.gateway.words import cut, is_plain, plain, quoted
 
 from .errors import error_body, error_headers, error_object
@@ -83,11 +83,10 @@ def refuse_compressed(request: Request) -> None:
 async def read_body(request: Request, limit_bytes: int, stall_limit_s: float) -> bytes:
     """As it comes. Raises HTTPException as soon as it is too large, or when it stops to come."""
     body = bytearray()
-    now = asyncio.get_running_loop().time
+    chunks = request.stream()
     try:
-        async with asyncio.timeout_at(now() + stall_limit_s) as limit:
-            async for chunk in request.stream():
-                limit.reschedule(now() + stall_limit_s)
+        async with StallLimit(stall_limit_s) as stall:
+            while chunk := await stall.wait(anext(chunks)):  # the last is empty
                 body += chunk
                 if len(body) > limit_bytes:
                     raise HTTPException(413, f"the body may have at most {limit_bytes} bytes")
