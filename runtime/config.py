@@ -7,36 +7,19 @@ it knows.
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal
 
 from jetway.scheduler.classes import STANDARD
 from jetway.scheduler.request import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEQUENCES
 
-from .errors import ConfigError
+from .fields import Contradiction, check_values, setting
 
-_T = TypeVar("_T")
 _DAY_S = 86_400.0
 _SHORTEST_S = 0.001
 MAX_STOP_STRINGS = 16  # of a call
 MAX_STOP_CHARS = 1024  # of each
-
-
-class Contradiction(ConfigError):
-    """Settings that are each right and do not go together; `keys` name them."""
-
-    def __init__(self, message: str, *keys: str) -> None:
-        super().__init__(message)
-        self.keys = keys
-
-
-def setting(
-    default: _T, help: str, *, low: float | None = None, high: float | None = None, unit: str | None = None
-) -> _T:
-    """A dataclass field with its help text and its range, ends included; with unit "bytes" it reads 512MiB too."""
-    return field(default=default, metadata={"help": help, "low": low, "high": high, "unit": unit})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,30 +256,3 @@ class ServeConfig:
 
 
 ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig | ClassConfig | TenantConfig | KeyConfig
-
-
-def check_values(section: ConfigSection) -> None:
-    """Raise ConfigError for a value outside its range or its choices."""
-    hints = get_type_hints(type(section))
-    for key in fields(section):
-        value = getattr(section, key.name)
-        if value is not None:
-            check_value(key, without_none(hints[key.name]), value)
-
-
-def without_none(hint: Any) -> object:
-    """The type of an optional key's values; another key's type as it is."""
-    options = [option for option in get_args(hint) if option is not NoneType]
-    return options[0] if NoneType in get_args(hint) else hint
-
-
-def check_value(key: Field[Any], kind: object, value: object) -> None:
-    """Raise ConfigError unless `value`, which is of this kind, is in the field's range or choices."""
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise ConfigError(f"{key.name} must be one of {', '.join(get_args(kind))}, not {value!r}")
-    if isinstance(value, int | float):
-        low, high = key.metadata["low"], key.metadata["high"]
-        if low is not None and not value >= low:  # NaN fits no range
-            raise ConfigError(f"{key.name} must be at least {low}, not {value}")
-        if high is not None and not value <= high:
-            raise ConfigError(f"{key.name} must be at most {high}, not {value}")

@@ -6,7 +6,7 @@ and decode in front of the method.
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
 
 import grpc
@@ -84,20 +84,29 @@ def _async_take(handler: Handler) -> Callable[[Any], Any]:
 
 def _async_method(method: Method, take: Callable[[Any], Any]) -> Method:
     async def respond(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        try:
+        async with _translated(context):
             return await method(take(request), context)
-        except MalformedMessage as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
     async def stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
-        try:
-            async with aclosing(method(take(request), context)) as responses:
-                async for response in responses:
-                    yield response
-        except MalformedMessage as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        async with _translated(context), aclosing(method(take(request), context)) as responses:
+            async for response in responses:
+                yield response
 
     return stream if inspect.isasyncgenfunction(method) else respond
+
+
+@asynccontextmanager
+async def _translated(context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+    try:
+        yield
+    except (MalformedMessage, ExceptionGroup) as error:
+        found: BaseException | None = error
+        while isinstance(found, BaseExceptionGroup):  # of a method that reads its stream in a task group
+            group = found.subgroup(MalformedMessage)
+            found = None if group is None else group.exceptions[0]
+        if found is None:
+            raise
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(found))
 
 
 def _sync_method(method: Method, handler: Handler) -> Method:

@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
-from .config import ConfigSection, Contradiction, ServeConfig
+from .config import ConfigSection, ServeConfig
 from .config_file import Entry, FileLayer, read_config_file
 from .errors import ConfigError
+from .fields import Contradiction
 from .settings import MAP_SETTINGS, MAPS, SECTIONS, SETTINGS, Given, Layer, Setting, add
 from .spellings import ALIASES
 

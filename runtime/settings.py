@@ -20,10 +20,9 @@ from .config import (
     SchedulerConfig,
     ServeConfig,
     TenantConfig,
-    check_value,
-    without_none,
 )
 from .errors import ConfigError
+from .fields import check_value, without_none
 from .spellings import ALIASES, said_as
 
 _UNIT_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -11,23 +11,47 @@ import pytest
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
+from tritonclient.grpc import service_pb2
 
 from jetway.v1 import admin_pb2, common_pb2, inference_pb2
 from tests.support.random_messages import messages
 from tests.support.stack import stack
 from tests.support.tokenizers import byte_level, write_engine
 
+
+def _tensor(name: str, datatype: str, shape: list[int], **contents: Any) -> Any:
+    values = service_pb2.InferTensorContents(**contents)
+    return service_pb2.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=shape, contents=values)
+
+
 NUM_MESSAGES = 300
 # What a method may say to nonsense: nothing that means a fault of ours, and nothing that another request caused.
-TYPED = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "DEADLINE_EXCEEDED"}
+TYPED = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"}
 GENERATE = inference_pb2.GenerateRequest(
     text="hi", max_tokens=4, n=2, stop=["x"], sampling=common_pb2.SamplingParams(temperature=0.5, seed=1, logprobs=1)
+)
+INFER = service_pb2.ModelInferRequest(
+    model_name="tensorrt_llm",
+    id="1",
+    inputs=[
+        _tensor("input_ids", "INT32", [1, 2], int_contents=[7, 8]),
+        _tensor("input_lengths", "INT32", [1, 1], int_contents=[2]),
+        _tensor("request_output_len", "INT32", [1, 1], int_contents=[3]),
+        _tensor("runtime_top_p", "FP32", [1, 1], fp32_contents=[0.5]),
+    ],
 )
 METHODS: list[tuple[str, str, Message]] = [
     ("unary_unary", "/jetway.v1.Inference/Generate", GENERATE),
     ("unary_stream", "/jetway.v1.Inference/GenerateStream", GENERATE),
     ("unary_unary", "/jetway.v1.Inference/ListModels", inference_pb2.ListModelsRequest()),
     ("unary_unary", "/jetway.v1.Admin/Status", admin_pb2.StatusRequest()),
+    ("unary_unary", "/inference.GRPCInferenceService/ModelInfer", INFER),
+    ("stream_stream", "/inference.GRPCInferenceService/ModelStreamInfer", INFER),
+    (
+        "unary_unary",
+        "/inference.GRPCInferenceService/ModelMetadata",
+        service_pb2.ModelMetadataRequest(name="tensorrt_llm"),
+    ),
     ("unary_unary", "/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest()),
     (
         "stream_stream",

@@ -1,5 +1,6 @@
 """Bytes that are no protobuf, sent to every kind of method of both kinds of server."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -30,16 +31,25 @@ class Methods:
     async def stream_unary(self, requests: AsyncIterator[Message], context: object) -> Message:
         return [request async for request in requests][-1]
 
+    async def grouped(self, requests: AsyncIterator[Message], context: object) -> Message:
+        async with asyncio.TaskGroup() as tasks:
+            answer = tasks.create_task(self.stream_unary(requests, context))
+        return answer.result()
+
     async def stream_stream(self, requests: AsyncIterator[Message], context: object) -> AsyncIterator[Message]:
         async for request in requests:
             yield request
+
+
+def kind_of(name: str) -> str:
+    return {"writing": "unary_stream", "grouped": "stream_unary"}.get(name, name)
 
 
 def handlers(methods: dict[str, Any]) -> grpc.GenericRpcHandler:
     """Each method under its name, which begins with its kind."""
     made = {}
     for name, method in methods.items():
-        kind = "unary_stream" if name == "writing" else name
+        kind = kind_of(name)
         make = getattr(grpc, f"{kind}_rpc_method_handler")
         made[name] = make(
             method, request_deserializer=Message.FromString, response_serializer=Message.SerializeToString
@@ -51,7 +61,9 @@ def handlers(methods: dict[str, Any]) -> grpc.GenericRpcHandler:
 async def async_server() -> AsyncIterator[str]:
     server = grpc.aio.server(interceptors=[AsyncDecoding()])
     methods = Methods()
-    server.add_generic_rpc_handlers((handlers({name: getattr(methods, name) for name in [*KINDS, "writing"]}),))
+    server.add_generic_rpc_handlers(
+        (handlers({name: getattr(methods, name) for name in [*KINDS, "writing", "grouped"]}),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -62,17 +74,16 @@ async def async_server() -> AsyncIterator[str]:
 
 def multicallable(channel: Any, name: str) -> Any:
     """The method `name`, to be called with bytes as they are."""
-    kind = "unary_stream" if name == "writing" else name
-    return getattr(channel, kind)(f"/test/{name}", response_deserializer=Message.FromString)
+    return getattr(channel, kind_of(name))(f"/test/{name}", response_deserializer=Message.FromString)
 
 
 async def async_call(channel: grpc.aio.Channel, name: str, *messages: bytes) -> list[Message]:
     """What the method answers to all of the messages, or to the last where it takes one."""
-    answer = multicallable(channel, name)(iter(messages) if name.startswith("stream") else messages[-1])
-    return [await answer] if name.endswith("unary") else [each async for each in answer]
+    answer = multicallable(channel, name)(iter(messages) if kind_of(name).startswith("stream") else messages[-1])
+    return [await answer] if kind_of(name).endswith("unary") else [each async for each in answer]
 
 
-@pytest.mark.parametrize("name", [*KINDS, "writing"])
+@pytest.mark.parametrize("name", [*KINDS, "writing", "grouped"])
 async def test_asyncio_servers_refuse_what_is_no_protobuf_and_answer_what_is(name: str) -> None:
     good = Message(service="a").SerializeToString()
     async with async_server() as address, grpc.aio.insecure_channel(address) as channel:

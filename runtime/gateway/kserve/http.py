@@ -86,7 +86,7 @@ class _Paths:
         return _error("Model version not ready", 400)
 
     async def server(self, request: Request) -> Response:
-        caller(request, self._edge.access)
+        self._check_caller(request)
         return JSONResponse(describe.server())
 
     async def metadata(self, request: Request) -> Response:
@@ -99,17 +99,17 @@ class _Paths:
     async def statistics(self, request: Request) -> Response:
         """Of one model, or of all."""
         name = self._model(request).name if "name" in request.path_params else ""
-        caller(request, self._edge.access)
+        self._check_caller(request)
         return JSONResponse({"model_stats": self._edge.statistics(name, "")})
 
     async def index(self, request: Request) -> Response:
-        caller(request, self._edge.access)
+        self._check_caller(request)
         body = await read_body(request, self._config.max_request_bytes, self._config.stall_limit_s)
         options = read_object(body) if body else {}
         return JSONResponse(self._edge.index(only_ready=options.get("ready") is True))
 
     async def load(self, request: Request) -> Response:
-        caller(request, self._edge.access)
+        self._check_caller(request)
         raise Unavailable(NO_LOADING)
 
     async def not_served(self, request: Request) -> Response:
@@ -140,8 +140,13 @@ class _Paths:
 
     def _model(self, request: Request) -> Model:
         """Of the path, for who may call. Raises Unauthenticated, ModelNotFound and InvalidArgument."""
-        caller(request, self._edge.access)
+        self._check_caller(request)
         return self._edge.catalog.find(request.path_params["name"], request.path_params.get("version", ""))
+
+    def _check_caller(self, request: Request) -> None:
+        """Raises Unauthenticated."""
+        with self._edge.generator.refusals():
+            caller(request, self._edge.access)
 
     def _envelope(self, request: Request, infer_id: str) -> Envelope:
         """From here on errors name the request by its own id."""

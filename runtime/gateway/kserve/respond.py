@@ -120,12 +120,12 @@ class _Events:
         if not self._started:
             self._started = True
             headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-            await self._stall.write(self._send({"type": "http.response.start", "status": status, "headers": headers}))
+            await self._stall.wait(self._send({"type": "http.response.start", "status": status, "headers": headers}))
         body = f"data: {data}\n\n".encode()
-        await self._stall.write(self._send({"type": "http.response.body", "body": body, "more_body": True}))
+        await self._stall.wait(self._send({"type": "http.response.body", "body": body, "more_body": True}))
 
     async def end(self) -> None:
-        await self._stall.write(self._send({"type": "http.response.body", "body": b"", "more_body": False}))
+        await self._stall.wait(self._send({"type": "http.response.body", "body": b"", "more_body": False}))
 
 
 def _status(error: JetwayError) -> int:

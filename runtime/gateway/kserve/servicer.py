@@ -99,7 +99,8 @@ class KserveService(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ign
     async def _admitted(self, context: Context) -> AsyncIterator[None]:
         """For who may call. Errors become statuses."""
         async with _errors_as_status(context, ""):
-            caller_of(context, self._edge.access)
+            with self._edge.generator.refusals():
+                caller_of(context, self._edge.access)
             yield
 
     def _envelope(self, request: Message, context: Context) -> Envelope:
@@ -107,13 +108,14 @@ class KserveService(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ign
         service_class = dict(context.invocation_metadata() or ()).get(CLASS_KEY)
         if isinstance(service_class, bytes):
             raise InvalidArgument(f"{CLASS_KEY} must be text", param=CLASS_KEY)
-        return Envelope(
-            request_id=request.id if is_plain(request.id) else f"infer-{uuid.uuid4().hex}",
-            caller=caller_of(context, self._edge.access),
-            placer=self._edge.access.placer,
-            service_class=service_class,
-            class_param=CLASS_KEY,
-        )
+        with self._edge.generator.refusals():
+            return Envelope(
+                request_id=request.id if is_plain(request.id) else f"infer-{uuid.uuid4().hex}",
+                caller=caller_of(context, self._edge.access),
+                placer=self._edge.access.placer,
+                service_class=service_class,
+                class_param=CLASS_KEY,
+            )
 
 
 @asynccontextmanager

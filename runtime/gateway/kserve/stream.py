@@ -58,7 +58,7 @@ class InferStream:
 
     async def _write(self, response: Message) -> None:
         async with self._writing:
-            await self._stall.write(self._context.write(response))
+            await self._stall.wait(self._context.write(response))
 
 
 def _first(errors: BaseExceptionGroup[JetwayError]) -> JetwayError:

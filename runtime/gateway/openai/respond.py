@@ -1,5 +1,6 @@
 """Runs one call inside its HTTP response, so that whatever ends the response ends the call."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
