@@ -29,6 +29,7 @@ class SamplingState:
     stop_ids: frozenset[int]  # stop_token_ids and, unless ignore_eos, the model's end tokens
     tokens: list[int]  # every known token
     prompt_len: int  # tokens[prompt_len:] were generated
+    ended: bool = False  # no more of it is computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from jetway.v1 import common_pb2, executor_pb2, executor_pb2_grpc
 from .base import Engine
 from .health import StepHealth
 from .session import End, Session, SessionEnded
-from .steps import Slots
+from .steps import Slots, Step
 from .wire import EPOCH_KEY
 
 NUM_CALL_THREADS = 8  # each open call holds one
@@ -49,7 +49,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
     ) -> Iterator[executor_pb2.StepResult]:
         session = self._open(context)
         slots = Slots(self._engine)
-        session.run(request_iterator, lambda plan: self._step(session, slots, plan))
+        session.run(request_iterator, slots.begin, lambda step: self._complete(session, slots, step))
         for item in session.results():
             if isinstance(item, End):
                 if item.code is not grpc.StatusCode.OK:
@@ -72,8 +72,8 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
         running.end(End(grpc.StatusCode.ABORTED, f"a session of the newer epoch {session.epoch} has begun"))
         return session
 
-    def _step(self, session: Session, slots: Slots, plan: StepPlan) -> StepResult:
-        """Run one plan of the session. After a failure none is run any more."""
+    def _complete(self, session: Session, slots: Slots, step: Step) -> StepResult:
+        """Complete one step of the session. After a failure none is completed any more."""
         with self._device:
             if session is not self._session:
                 raise SessionEnded
@@ -81,7 +81,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
                 raise self._failure
             try:
                 with self._health.step():
-                    return slots.run(plan)
+                    return slots.complete(step)
             except EngineFailed as error:
                 self._failure = error
                 session.end(End(grpc.StatusCode.INTERNAL, error.message))

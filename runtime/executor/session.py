@@ -1,6 +1,7 @@
-"""One Run call: a thread of ours reads plans ahead, another runs them, gRPC's own sends results.
+"""One Run call: a thread of ours reads and begins plans, another completes them, gRPC's own sends results.
 
-What can be done while the device computes is done then: reading and decoding the next plan, encoding the last result.
+What can be done while the device computes is done then: the next plan is read, decoded and made into arrays, the last
+result is encoded.
 """
 
 import logging
@@ -17,9 +18,10 @@ from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.v1 import executor_pb2
 
 from .counts import PlanError
+from .steps import Step
 from .wire import plan_from_proto, result_to_proto
 
-MAX_PLANS_AHEAD = 2  # read and not yet taken; more stay with gRPC, whose flow control slows the scheduler
+MAX_PLANS_AHEAD = 2  # begun and not yet taken; more stay with gRPC, whose flow control slows the scheduler
 MAX_UNSENT_RESULTS = 16  # a scheduler is at most one plan ahead; one that sends and never reads is cut off
 
 log = logging.getLogger(__name__)
@@ -42,14 +44,19 @@ class Session:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self._plans: SimpleQueue[StepPlan | Exception] = SimpleQueue()
+        self._begun: SimpleQueue[Step | Exception] = SimpleQueue()
         self._room = threading.Semaphore(MAX_PLANS_AHEAD)
         self._results: SimpleQueue[StepResult | End] = SimpleQueue()
 
-    def run(self, messages: Iterator[executor_pb2.StepPlan], step: Callable[[StepPlan], StepResult]) -> None:
-        """Begin to read `messages` and to do `step` with each, in order, until either is over."""
-        threading.Thread(target=self._read, args=(messages,), name="plans", daemon=True).start()
-        threading.Thread(target=self._run, args=(step,), name="steps", daemon=True).start()
+    def run(
+        self,
+        messages: Iterator[executor_pb2.StepPlan],
+        begin: Callable[[StepPlan], Step],
+        complete: Callable[[Step], StepResult],
+    ) -> None:
+        """Begin to read `messages`, and to `begin` and `complete` each, in order, until that or they are over."""
+        threading.Thread(target=self._begin, args=(messages, begin), name="plans", daemon=True).start()
+        threading.Thread(target=self._complete, args=(complete,), name="steps", daemon=True).start()
 
     def end(self, end: End) -> None:
         self._results.put(end)
@@ -60,21 +67,21 @@ class Session:
             yield result_to_proto(item)
         yield item
 
-    def _read(self, messages: Iterator[executor_pb2.StepPlan]) -> None:
+    def _begin(self, messages: Iterator[executor_pb2.StepPlan], begin: Callable[[StepPlan], Step]) -> None:
+        """What goes wrong here counts once the plans before it are complete."""
         try:
             for message in messages:
-                self._plans.put(_decode(message))
+                self._begun.put(begin(_decode(message)))
                 self._room.acquire()
-            self._plans.put(SessionEnded())
-        # The client is gone, or the call has ended; or a bad plan, which may be no plan at all.
-        except (grpc.RpcError, PlanError, MalformedMessage) as error:
-            self._plans.put(error)
+            self._begun.put(SessionEnded())
+        except Exception as error:  # noqa: BLE001  # raised again by whoever completes steps
+            self._begun.put(error)
 
-    def _run(self, step: Callable[[StepPlan], StepResult]) -> None:
+    def _complete(self, complete: Callable[[Step], StepResult]) -> None:
         """To the end of the session, whatever that is."""
         try:
             while True:
-                self._results.put(step(self._next_plan()))
+                self._results.put(complete(self._next()))
         except SessionEnded:
             end = End(grpc.StatusCode.OK)
         except TooFarBehind as error:
@@ -83,7 +90,7 @@ class Session:
             end = End(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except EngineFailed as error:
             end = End(grpc.StatusCode.INTERNAL, error.message)
-        except grpc.RpcError:
+        except grpc.RpcError:  # the client is gone, or the call has ended
             end = End(grpc.StatusCode.CANCELLED)
         except Exception as error:
             log.exception("a fault of ours ends the session of epoch %d", self.epoch)
@@ -91,14 +98,14 @@ class Session:
         self.end(end)
         self._room.release(MAX_PLANS_AHEAD)  # whoever reads may go on, to the end of the call
 
-    def _next_plan(self) -> StepPlan:
-        plan = self._plans.get()
-        if isinstance(plan, Exception):
-            raise plan
+    def _next(self) -> Step:
+        step = self._begun.get()
+        if isinstance(step, Exception):
+            raise step
         self._room.release()
         if self._results.qsize() >= MAX_UNSENT_RESULTS:
             raise TooFarBehind(f"{MAX_UNSENT_RESULTS} results wait to be read")
-        return plan
+        return step
 
 
 class TooFarBehind(Exception):

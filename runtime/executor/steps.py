@@ -1,8 +1,9 @@
 """Sequences to arrays: applies each StepPlan, as if serial, to the resident sequences and to an engine."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -10,14 +11,28 @@ import numpy as np
 from jetway.scheduler.plan import Slot, Start, StepPlan, StepResult, TokenLogprobs
 from jetway.scheduler.request import SamplingParams
 
-from .base import Engine, Int32Array, Int64Array, SamplingState, StepBatch
-from .counts import BoolArray, PlanError, SlotCounts, blocks_of
+from .base import Engine, Int32Array, Int64Array, Sampled, SamplingState, StepBatch
+from .batch import Rows, fill_decodes, pack, unpack_tables
+from .counts import PlanError, SlotCounts, blocks_of
+
+
+@dataclass(slots=True)
+class Step:
+    """A plan that has begun: what its rows compute, as of the plans before it, whose tokens may still be unknown."""
+
+    plan: StepPlan
+    rows: Rows
+    batch: StepBatch
+    skipped: list[Slot]  # rows of sequences that have ended
+    num_ended: int  # sequences that had ended when it began
 
 
 class Slots:
     """The sequences resident in an engine, by slot; a session's state.
 
-    Counts and block tables are arrays over all slots, so that a step's batch is built without a loop over tokens.
+    A plan begins while the one before it may still compute: counts and block tables advance then, token values and ends
+    when it completes, as in the scheduler. Begins and completes each come in the order of the plans, from a thread
+    each. Counts and tables are arrays over all slots, so that a batch is built without a loop over tokens.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -26,9 +41,10 @@ class Slots:
         num_slots, block_size = self._description.max_num_seqs, self._description.block_size
         self._counts = SlotCounts.none_resident(num_slots)
         self._tables = np.zeros((num_slots, blocks_of(self._description.max_seq_len, block_size)), np.int32)
-        self._last = np.zeros(num_slots, np.int64)  # the last known token: a decode's input
         self._states: dict[int, SamplingState] = {}
         self._step = 0
+        self._num_ended = 0
+        self._books = threading.Lock()  # guards all of the above against the other thread
 
     def __repr__(self) -> str:
         c = self._counts
@@ -40,30 +56,45 @@ class Slots:
         return f"<Slots after step {self._step} [{', '.join(residents)}]>"
 
     def run(self, plan: StepPlan) -> StepResult:
-        """Do all of `plan` and say what it gave.
+        """Begin and complete `plan`. Raises what they raise."""
+        return self.complete(self.begin(plan))
 
-        Raises PlanError for an illegal plan, which then changed nothing, and EngineFailed when the step cannot be
-        computed; the session is then over.
-        """
-        arrived = time.perf_counter()
-        if plan.step != self._step + 1:
-            raise PlanError(f"step {plan.step} follows step {self._step}")
-        self._counts = self._counts.after(plan, self._description)
-        self._step = plan.step
-        for slot in plan.releases:
-            del self._states[slot]
-        copied_out_s = _copy(self._engine.copy_out, plan.copies_out)
-        copied_in_s = _copy(self._engine.copy_in, plan.copies_in)
-        self._admit(plan)
-        result = self._compute(plan)
-        elapsed_s = time.perf_counter() - arrived
+    def begin(self, plan: StepPlan) -> Step:
+        """Release, admit and advance. Raises PlanError for an illegal plan, which then changed nothing."""
+        with self._books:
+            if plan.step != self._step + 1:
+                raise PlanError(f"step {plan.step} follows step {self._step}")
+            self._counts = self._counts.after(plan, self._description)
+            self._step = plan.step
+            for slot in plan.releases:
+                del self._states[slot]
+            self._admit(plan)
+            slots, num_tokens = np.asarray(plan.row_slots, np.int64), np.asarray(plan.row_tokens, np.int32)
+            live = ~self._counts.ended[slots]
+            rows = self._advance(slots[live], num_tokens[live])
+            batch = pack(rows, self._tables[rows.slots], self._description.block_size)
+            return Step(plan, rows, batch, slots[~live].tolist(), self._num_ended)
+
+    def complete(self, step: Step) -> StepResult:
+        """Copy, compute, and append what was sampled. Raises EngineFailed: the session is then over."""
+        began = time.perf_counter()
+        with self._books:
+            self._catch_up(step)
+        copied_out_s = _copy(self._engine.copy_out, step.plan.copies_out)
+        copied_in_s = _copy(self._engine.copy_in, step.plan.copies_in)
+        if len(step.rows.slots):
+            sampled = self._engine.execute(step.batch)
+            with self._books:
+                result = self._append(step, sampled)
+        else:
+            result = StepResult(step=step.plan.step, skipped=step.skipped)
+        elapsed_s = time.perf_counter() - began
         return replace(result, elapsed_s=elapsed_s, copied_out_s=copied_out_s, copied_in_s=copied_in_s)
 
     def _admit(self, plan: StepPlan) -> None:
         """Start sequences and grow block tables."""
         for start in plan.starts:
             self._tables[start.slot, : len(start.blocks)] = start.blocks
-            self._last[start.slot] = start.tokens[-1]
             self._states[start.slot] = self._state_of(start)
         ends = self._counts.blocks.copy()  # as after growth, so the blocks find their places from the last back
         for slot, block in zip(reversed(plan.grow_slots), reversed(plan.grow_blocks), strict=True):
@@ -82,69 +113,63 @@ class Slots:
             prompt_len=start.prompt_len,
         )
 
-    def _compute(self, plan: StepPlan) -> StepResult:
-        """Execute the rows of sequences that have not ended, and append what was sampled."""
-        slots, tokens = np.asarray(plan.row_slots, np.int64), np.asarray(plan.row_tokens, np.int32)
-        live = ~self._counts.ended[slots]
-        skipped: list[Slot] = slots[~live].tolist()
-        slots, tokens = slots[live], tokens[live]
-        if not len(slots):
-            return StepResult(step=plan.step, skipped=skipped)
-        sampling = self._counts.computed[slots] + tokens == self._counts.known[slots]
-        sampled = self._engine.execute(self._batch(slots, tokens, sampling))
-        self._counts.computed[slots] += tokens
-        wanted, failures = slots[sampling], sampled.failures
-        good = [i for i in range(len(wanted)) if i not in failures] if failures else slice(None)
-        self._counts.ended[wanted[list(failures)]] = True
-        tokens_of_good = np.array(sampled.tokens, np.int64)[good]
-        return StepResult(
-            step=plan.step,
-            slots=wanted[good].tolist(),
-            tokens=tokens_of_good.tolist(),
-            stopped=self._append(wanted[good], tokens_of_good),
-            skipped=skipped,
-            failures=[(Slot(int(wanted[i])), message) for i, message in failures.items()],
-            logprobs=_of_the_good(sampled.logprobs, failures),
+    def _advance(self, slots: Int64Array, num_tokens: Int32Array) -> Rows:
+        """The next `num_tokens` known tokens of each slot count as computed, and what they sample as known."""
+        counts = self._counts
+        past = counts.computed[slots]
+        sampling = past + num_tokens == counts.known[slots]
+        counts.computed[slots] += num_tokens
+        counts.known[slots] += sampling
+        return Rows(
+            slots=slots,
+            states=[self._states[slot] for slot in slots.tolist()],
+            past=past,
+            num_tokens=num_tokens,
+            sampling=sampling,
+            start_lens=counts.started[slots],
         )
 
-    def _append(self, slots: Int64Array, tokens: Int64Array) -> list[bool]:
-        """Add to each sequence the token sampled for it; where that ends it."""
-        stopped = []
-        for slot, token in zip(slots.tolist(), tokens.tolist(), strict=True):
-            state = self._states[slot]
+    def _catch_up(self, step: Step) -> None:
+        """Every step before this one is complete: leave out what they ended, and fill in what they sampled."""
+        if step.num_ended != self._num_ended:
+            live = np.array([not state.ended for state in step.rows.states], bool)
+            step.skipped += step.rows.slots[~live].tolist()
+            tables = unpack_tables(step.batch)[live]
+            step.rows = step.rows.keep(live)
+            step.batch = pack(step.rows, tables, self._description.block_size)
+        fill_decodes(step.batch, step.rows)
+
+    def _append(self, step: Step, sampled: Sampled) -> StepResult:
+        """Add to each sequence the token sampled for it, and note where that ends it."""
+        slots: list[Slot] = step.rows.slots[step.rows.sampling].tolist()
+        good_slots, good_tokens, stopped = [], [], []
+        for row, (slot, state, token) in enumerate(zip(slots, step.batch.sample_states, sampled.tokens, strict=True)):
+            if row in sampled.failures:
+                self._end(slot, state)
+                continue
             state.tokens.append(token)
-            stopped.append(token in state.stop_ids)
-        self._last[slots] = tokens
-        self._counts.known[slots] += 1
-        self._counts.ended[slots] = stopped
-        return stopped
-
-    def _batch(self, slots: Int64Array, num_tokens: Int32Array, sampling: BoolArray) -> StepBatch:
-        """The arrays for the next `num_tokens` known tokens of each slot; rows where `sampling` want logits."""
-        past = self._counts.computed[slots]
-        ends = past + num_tokens
-        begins = _prefix_sums(num_tokens)
-        decodes = sampling & (num_tokens == 1)
-        input_ids = np.empty(begins[-1], np.int64)
-        input_ids[begins[:-1][decodes]] = self._last[slots[decodes]]
-        for row in np.flatnonzero(~decodes):
-            input_ids[begins[row] : begins[row + 1]] = self._states[slots[row]].tokens[past[row] : ends[row]]
-        num_blocks = -(-ends // self._description.block_size)
-        width = int(num_blocks.max())
-        used = np.arange(width) < num_blocks[:, None]
-        return StepBatch(
-            input_ids=input_ids,
-            position_ids=np.arange(len(input_ids)) + np.repeat(past - begins[:-1], num_tokens),
-            past_lens=past,
-            subsequence_begins=begins,
-            block_indices=self._tables[:, :width][slots][used],
-            block_indices_begins=_prefix_sums(num_blocks),
-            max_context_len=int(ends.max()),
-            sample_tokens=begins[1:][sampling].astype(np.int64) - 1,
-            sample_states=[self._states[slot] for slot in slots[sampling].tolist()],
-            row_slots=slots,
-            start_lens=self._counts.started[slots],
+            stops = token in state.stop_ids
+            if stops:
+                self._end(slot, state)
+            good_slots.append(slot)
+            good_tokens.append(token)
+            stopped.append(stops)
+        return StepResult(
+            step=step.plan.step,
+            slots=good_slots,
+            tokens=good_tokens,
+            stopped=stopped,
+            skipped=step.skipped,
+            failures=[(slots[row], message) for row, message in sampled.failures.items()],
+            logprobs=_of_the_good(sampled.logprobs, sampled.failures),
         )
+
+    def _end(self, slot: Slot, state: SamplingState) -> None:
+        """Nothing more of the sequence is computed. A later plan may have given its slot to another already."""
+        state.ended = True
+        self._num_ended += 1
+        if self._states.get(slot) is state:
+            self._counts.ended[slot] = True
 
 
 def _of_the_good(logprobs: Mapping[int, TokenLogprobs], failures: Mapping[int, str]) -> dict[int, TokenLogprobs]:
@@ -168,8 +193,3 @@ def content_hash(prompt: Sequence[int], sequence_index: int, params: SamplingPar
     key = [sequence_index] if params.greedy else [sequence_index, params.seed]
     digest.update(np.array(key, np.uint64).tobytes())
     return int.from_bytes(digest.digest(), "little")
-
-
-def _prefix_sums(counts: Int32Array) -> Int32Array:
-    """[0, counts[0], counts[0] + counts[1], ...]"""
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32)

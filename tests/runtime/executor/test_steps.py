@@ -161,7 +161,7 @@ def test_a_failed_row_ends_its_sequence_alone() -> None:
         1, slots=[1], tokens=[8], stopped=[False], failures=[(4, "the best logit is nan")], logprobs={0: logprobs}
     )
     assert untimed(slots.run(make_plan(2, rows=[(4, 1)]))) == StepResult(step=2, skipped=[Slot(4)])
-    assert repr(slots) == "<Slots after step 2 [4: 1/1 in [0] ended, 1: 1/2 in [1]]>"
+    assert repr(slots) == "<Slots after step 2 [4: 1/2 in [0] ended, 1: 1/2 in [1]]>"
 
 
 BIAS = SamplingParams(logit_bias=((1000, 1.0),))

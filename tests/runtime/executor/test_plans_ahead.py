@@ -1,0 +1,56 @@
+"""A plan that begins while the one before it computes gives what it would have given after it."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from jetway.runtime.executor.simulated import SimulatedBehaviour
+from jetway.runtime.executor.steps import Slots
+from jetway.scheduler.plan import StepResult
+from jetway.scheduler.request import SamplingParams
+from tests.runtime.executor.driving import Job, make_simulated
+from tests.runtime.executor.scheduled import Driver, Room
+
+BEHAVIOUR = SimulatedBehaviour(eos_probability=0.08, fail_on=999, verify_kv=True)
+EOS = [0]
+
+
+def untimed(result: StepResult) -> StepResult:
+    return replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
+
+
+def scheduled(seed: int) -> Driver:
+    """Random requests of both levels, coming and going, in a pool that is too small for them; some of them fail."""
+    rng = random.Random(seed)
+    driver = Driver(
+        make_simulated(BEHAVIOUR, eos=EOS),
+        Room(num_device_blocks=20, num_host_blocks=8, max_num_seqs=4, budget=24, depth=1),
+    )
+    for number in range(60):
+        prompt = [rng.randrange(1, 900) for _ in range(rng.randint(1, 20))] + [999] * (rng.random() < 0.1)
+        job = Job(prompt, rng.randint(1, 15), SamplingParams(temperature=0.0))
+        driver.add(str(number), job, rng.choice(["high", "low", "low"]))
+        for _ in range(rng.randrange(4)):
+            driver.step()
+        if rng.random() < 0.1:
+            driver.abort(str(rng.randrange(number + 1)))
+    driver.run()
+    return driver
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_results_are_those_of_one_after_the_other(seed: int) -> None:
+    """However late a plan completes: its successor has begun, and perhaps the one that answers its predecessor's result."""
+    driver = scheduled(seed)
+    assert any(result.skipped for result in driver.results)
+    assert any(result.failures for result in driver.results)
+    assert driver.counters.num_preemptions > 0
+    slots = Slots(make_simulated(BEHAVIOUR, eos=EOS))
+    begun = [slots.begin(plan) for plan in driver.plans[:2]]
+    results = []
+    for plan in driver.plans[2:]:
+        results.append(untimed(slots.complete(begun.pop(0))))
+        begun.append(slots.begin(plan))
+    results += [untimed(slots.complete(step)) for step in begun]
+    assert results == driver.results
