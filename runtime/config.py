@@ -102,7 +102,7 @@ class ClassConfig:
     weight: float = setting(1.0, "share of the level beside its other classes", low=0.001, high=1000.0)
     share_fairly: bool = setting(True, "between tenants; false: in order of priority and arrival, whoever asks")
     share_prefix: bool = setting(False, "let tenants use each other's cached prefixes, which their timing reveals")
-    max_queued_requests: int = setting(1024, "sequences that may wait for their first start; more are refused", low=1)
+    max_queued_requests: int = setting(1024, "requests that may wait for their first start; more are refused", low=1)
     max_queued_tokens: int = setting(1 << 20, "prompt tokens that may wait; more are refused", low=1)
     max_running: int | None = setting(None, "sequences that may run; null: no bound", low=1)
     max_wait_s: float | None = setting(

@@ -29,6 +29,7 @@ def stats_to_proto(stats: Stats, engine: EngineDescription) -> scheduler_pb2.Sta
     return scheduler_pb2.StatsResponse(
         engine=description_to_proto(engine),
         num_running=stats.num_running,
+        max_num_seqs=stats.max_num_seqs,
         num_waiting=stats.num_waiting,
         num_free_device_blocks=stats.num_free_device_blocks,
         num_free_host_blocks=stats.num_free_host_blocks,

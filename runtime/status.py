@@ -19,7 +19,10 @@ from .settings import format_bytes
 _TIMEOUT_S = 5.0
 _REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _CLEAR = "\x1b[H\x1b[2J"  # a terminal's screen
-_HEADER = ("CLASS", "LEVEL", "WEIGHT", "RUNNING", "QUEUED", "QUEUED TOKENS", "OLDEST WAIT", "EXPECTED WAIT", "DEADLINE")
+_HEADER = (
+    *("CLASS", "LEVEL", "WEIGHT", "RUNNING", "DISPLACED", "QUEUED REQUESTS", "QUEUED TOKENS"),
+    *("OLDEST WAIT", "EXPECTED WAIT", "DEADLINE"),
+)
 
 Render = Callable[[admin_pb2.StatusResponse], str]
 
@@ -87,21 +90,22 @@ def as_text(status: admin_pb2.StatusResponse) -> str:
 def _classes(stats: scheduler_pb2.StatsResponse) -> Iterator[Sequence[str]]:
     yield _HEADER
     for each in stats.classes:
-        oldest = f"{each.oldest_wait_s:.1f} s" if each.num_queued else "-"
+        oldest = f"{each.oldest_wait_s:.1f} s" if each.num_queued or each.num_displaced else "-"
         expected = f"{each.expected_wait_s:.1f} s" if each.HasField("expected_wait_s") else "-"
         deadline = f"{each.default_deadline_s:g} s" if each.HasField("default_deadline_s") else "-"
         running = f"{each.num_running} of {each.max_running}" if each.HasField("max_running") else str(each.num_running)
-        queued = f"{each.num_queued} of {each.max_queued_requests}"
-        numbers = (str(each.level), f"{each.weight:g}", running, queued, str(each.num_queued_tokens))
-        yield (each.name, *numbers, oldest, expected, deadline)
+        queued = f"{each.num_queued_requests} of {each.max_queued_requests}"
+        shares = (str(each.level), f"{each.weight:g}")
+        counts = (running, str(each.num_displaced), queued, str(each.num_queued_tokens))
+        yield (each.name, *shares, *counts, oldest, expected, deadline)
 
 
 def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:
     """Labels and what stands beside them; an empty label goes on with the one before."""
     engine = stats.engine
     yield "engine", f"{engine.kind}, blocks of {engine.block_size} tokens and {format_bytes(engine.block_bytes)}"
-    yield "slots", f"{stats.num_running} of {engine.max_num_seqs} taken"
-    num_displaced = stats.num_waiting - sum(each.num_queued for each in stats.classes)
+    yield "slots", f"{stats.num_running} of {stats.max_num_seqs} taken"
+    num_displaced = sum(each.num_displaced for each in stats.classes)
     yield "waiting", f"{stats.num_waiting} sequences, {num_displaced} of them displaced"
     yield "device pool", _pool(engine.num_device_blocks, stats.num_free_device_blocks)
     yield "host pool", _pool(engine.num_host_blocks, stats.num_free_host_blocks)

@@ -1,4 +1,9 @@
-"""Full blocks that a running sequence is about to compute: another that needs one waits instead of computing it too."""
+"""Full blocks that running sequences are about to compute: another that needs one may wait instead of computing it too.
+
+It waits only for who stands as well as it does, or better: such a claimant is given budget before it in every step, and is
+displaced for nobody that would not displace it too. A better one computes the block itself; then it has two claimants,
+and the first to publish it serves all.
+"""
 
 from .hashing import BlockHash
 from .sequence import Sequence
@@ -8,24 +13,25 @@ class Claims:
     """Who computes which block. A claim lasts until the block is in the index or its claimant leaves the device."""
 
     def __init__(self) -> None:
-        self._claimants: dict[BlockHash, Sequence] = {}
+        self._claimants: dict[BlockHash, list[Sequence]] = {}
 
-    def __contains__(self, name: BlockHash) -> bool:
-        return name in self._claimants
+    def is_awaitable(self, name: BlockHash, standing: int) -> bool:
+        """Whether somebody of this standing or a better one computes the block."""
+        return any(claimant.standing <= standing for claimant in self._claimants.get(name, ()))
 
-    def awaited(self, names: list[BlockHash]) -> BlockHash | None:
-        """The last of the leading names that are claimed: whoever needs `names` had better wait for it. None: compute."""
+    def awaited(self, names: list[BlockHash], standing: int) -> BlockHash | None:
+        """The last of the leading names that are worth waiting for, to who waits in this standing. None: compute."""
         last = None
         for name in names:
-            if name not in self._claimants:
+            if not self.is_awaitable(name, standing):
                 break
             last = name
         return last
 
     def claim(self, sequence: Sequence, names: list[BlockHash]) -> None:
-        """`sequence` computes these blocks; what another has claimed before stays with it."""
+        """`sequence` computes these blocks."""
         for name in names:
-            self._claimants.setdefault(name, sequence)
+            self._claimants.setdefault(name, []).append(sequence)
 
     def settle(self, name: BlockHash) -> bool:
         """The block is in the index. Whether it was claimed."""
@@ -33,7 +39,10 @@ class Claims:
 
     def give_up(self, sequence: Sequence) -> list[BlockHash]:
         """The sequence leaves the device: the blocks that it had claimed and will not compute now."""
-        names = [name for name in sequence.hashes if self._claimants.get(name) is sequence]
+        names = [name for name in sequence.hashes if sequence in self._claimants.get(name, ())]
         for name in names:
-            del self._claimants[name]
+            claimants = self._claimants[name]
+            claimants.remove(sequence)
+            if not claimants:
+                del self._claimants[name]
         return names

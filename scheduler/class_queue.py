@@ -8,7 +8,7 @@ from .fairness import FairShare
 from .queue import Queue
 from .request import InvalidRequest, Request
 from .sequence import Sequence
-from .stats import ClassStats
+from .stats import ClassStats, Waits
 
 
 class QueueFull(Exception):
@@ -56,8 +56,7 @@ class ClassQueue:
         if (requests := len(self._queued_requests) + 1) > (most := self.service_class.max_queued_requests):
             raise QueueFull(f"class {name} may queue {most} requests; this request makes it {requests}")
 
-    def stats(self, level: int, now: float, expected_wait_s: float | None) -> ClassStats:
-        """O(n) in what waits."""
+    def stats(self, level: int, waits: Waits, expected_wait_s: float | None) -> ClassStats:
         limits = self.service_class
         return ClassStats(
             name=limits.name,
@@ -65,7 +64,9 @@ class ClassQueue:
             num_running=self.num_running,
             num_queued=self.num_queued,
             num_queued_tokens=self.num_queued_tokens,
-            oldest_wait_s=max((now - sequence.arrival for sequence in self), default=0.0),
+            num_queued_requests=len(self._queued_requests),
+            num_displaced=waits.num_displaced[limits.name],
+            oldest_wait_s=waits.oldest_s.get(limits.name, 0.0),
             expected_wait_s=expected_wait_s,
             weight=limits.weight,
             max_running=limits.max_running,

@@ -32,6 +32,7 @@ class Blocked(StrEnum):
     SLOTS = "every slot is taken by an equal or better level"
     BLOCKS = "the KV blocks are held by equal or better levels"
     PREFIX = "another sequence is computing its prefix"
+    BETTER = "a better level has first claim on what becomes free"
 
 
 MAX_ASIDE = 8  # sequences of a level that step aside in one step
@@ -129,9 +130,9 @@ class Planner:
         for level in self._queues.levels:
             self._continue(draft, [sequence for sequence in begun if sequence.standing == level.number])
             if may_start:
-                self._start_level(draft, level)
-            if self._limits.preemption_mode is PreemptionMode.OFF:
-                may_start = may_start and self.blocked.get(level.number) not in OUT_OF_ROOM
+                may_start = self._start_level(draft, level)
+            elif level.peek():
+                self.blocked[level.number] = Blocked.BETTER
 
     def _continue(self, draft: StepDraft, sequences: list[Sequence]) -> None:
         """Residents with more than one token to compute; their blocks were allocated at the start."""
@@ -153,24 +154,26 @@ class Planner:
                 self.blocked[LANE] = blocked
                 return
 
-    def _start_level(self, draft: StepDraft, level: Level) -> None:
+    def _start_level(self, draft: StepDraft, level: Level) -> bool:
         """In queue order and never past the first that must wait, so that nothing overtakes it for ever.
 
         Only a sequence whose next blocks another is computing steps aside; few do so in one step, since naming their
-        blocks takes time.
+        blocks takes time. Returns whether worse levels may start too: not before all that could start here has.
         """
         num_aside = 0
         while num_aside < MAX_ASIDE and (sequence := level.peek()):
             found = self._cache.find(sequence)
-            if awaited := self._residency.claims.awaited(found.missing):
+            if awaited := self._residency.claims.awaited(found.missing, level.number):
                 self._queues.park(sequence, awaited)
-                self.blocked[level.number] = Blocked.PREFIX
                 num_aside += 1
             elif blocked := self._try_start(draft, sequence, found, level.number):
                 self.blocked[level.number] = blocked
-                return
-        if level.is_held_back:
+                return self._limits.preemption_mode is not PreemptionMode.OFF or blocked not in OUT_OF_ROOM
+        if level.num_parked:
+            self.blocked[level.number] = Blocked.PREFIX
+        elif level.is_held_back:
             self.blocked[level.number] = Blocked.CLASS
+        return num_aside < MAX_ASIDE
 
     def _try_start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> Blocked | None:
         """Start the sequence, displacing worse levels where it must; or say why it has to wait: nothing has changed."""

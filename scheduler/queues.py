@@ -25,6 +25,7 @@ class Level:
     def __init__(self, number: int) -> None:
         self.number = number
         self.resumes = Queue()
+        self.num_parked = 0
         self.classes: dict[str, ClassQueue] = {}
         self.share: FairShare[str] = FairShare(lambda name: self.classes[name].service_class.weight)
 
@@ -163,6 +164,7 @@ class Queues:
     def park(self, sequence: Sequence, name: BlockHash) -> None:
         """Set aside until the block is computed or given up; others may overtake it meanwhile."""
         self._take(sequence)
+        self._home(sequence)[1].num_parked += 1
         sequence.parked_for = name
         self._parked.setdefault(name, []).append(sequence)
 
@@ -170,7 +172,7 @@ class Queues:
         """Put back, in their order, all that wait for this block."""
         for sequence in self._parked.pop(name, ()):
             if sequence.parked_for == name:
-                sequence.parked_for = None
+                self._take(sequence)
                 self._put(sequence)
 
     def _home(self, sequence: Sequence) -> tuple[ClassQueue, Level]:
@@ -201,6 +203,7 @@ class Queues:
         queue, level = self._home(sequence)
         if sequence.parked_for is not None:
             sequence.parked_for = None
+            level.num_parked -= 1
         elif sequence.state is State.PREEMPTED:
             level.resumes.remove(sequence)
         else:
@@ -220,9 +223,10 @@ class Queues:
         places = sorted(map(id, {id(s): s for s in parked}.values())) + sorted(map(id, queued))
         assert sorted(places) == sorted(map(id, waiting)), "a waiting sequence is lost, or stands in two places"
         assert self.num_waiting == len(waiting)
-        assert all(
-            name in claims for name, names in self._parked.items() if any(s.parked_for == name for s in names)
-        ), "a sequence waits for a block that nobody computes"
+        for s in parked:
+            assert s.parked_for is not None
+            assert claims.is_awaitable(s.parked_for, s.level), f"{s} waits for a block that nobody as good computes"
+        assert sum(level.num_parked for level in self.levels) == len({id(s) for s in parked})
         for name, queue in self._classes.items():
             new = [s for s in waiting if s.state is State.WAITING and s.request.service_class == name]
             assert queue.num_queued == len(new)

@@ -97,11 +97,12 @@ class Residency:
         sequence.last_preempted = draft.step
         saved = save and self.cache.save(sequence)
         self._counters.count_preemption(reason, swap=saved)
-        self.requeue(sequence)
+        self.requeue(sequence, draft.now)
 
-    def requeue(self, sequence: Sequence) -> None:
+    def requeue(self, sequence: Sequence, now: float) -> None:
         """Back to the queues without device blocks; a later start finds what was saved and computes the rest."""
         sequence.move(Move.PREEMPT)
+        sequence.waits_since = now
         self.vacate(sequence)
         self._queues.preempt(sequence)
 

@@ -22,7 +22,7 @@ from .request import Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
-from .stats import Counters, Stats
+from .stats import Counters, Stats, Waits
 from .suspects import Suspects
 from .timers import Alarm, Timers
 
@@ -197,7 +197,7 @@ class Scheduler:
             self._counters.num_losses += 1
         culprit = self._suspects.accuse(list(self._in_flight)[:num_sent])
         for sequence in list(self._residency.residents):
-            self._residency.requeue(sequence)
+            self._residency.requeue(sequence, now)
         for sequence in self._ledger:
             sequence.forget_executor()
         self._attach(self._engine)
@@ -238,13 +238,15 @@ class Scheduler:
 
     def stats(self, now: float) -> Stats:
         """How things stand. O(n) in what waits: for people and scrapers, not for the step."""
+        waits = Waits(self._waiting(), now)
         return Stats(
             num_running=len(self._residency.residents),
+            max_num_seqs=self._limits.max_num_seqs,
             num_waiting=self._queues.num_waiting,
             num_free_device_blocks=self._residency.cache.num_free_device_blocks,
             num_free_host_blocks=self._residency.cache.num_free_host_blocks,
             classes=tuple(
-                queue.stats(level, now, self._demand.wait_s(self._queues, level))
+                queue.stats(level, waits, self._demand.wait_s(self._queues, level))
                 for level, queue in self._queues.class_queues()
             ),
             blocked=dict(self._planner.blocked),
@@ -254,7 +256,11 @@ class Scheduler:
     def check(self) -> None:
         """Raise AssertionError unless every count agrees with the live sequences. For idle times and tests."""
         residents = list(self._residency.residents)
-        waiting = [sequence for sequence in self._ledger if sequence.state is not State.RUNNING]
+        waiting = self._waiting()
         assert {id(each) for each in residents} == {id(each) for each in self._ledger} - {id(each) for each in waiting}
         self._residency.check(waiting)
         self._queues.check(waiting, residents, self._residency.claims)
+
+    def _waiting(self) -> list[Sequence]:
+        """Every live sequence that is not resident."""
+        return [sequence for sequence in self._ledger if sequence.state is not State.RUNNING]

@@ -73,6 +73,7 @@ class Sequence:
     expected_wait_s: float | None = None  # for the first start, as estimated on arrival
 
     # Its place in the queues.
+    waits_since: float = field(init=False)  # seconds: its arrival, or when it was displaced last
     place: int = field(init=False)  # among its tenant's, after priority; a queue timeout gives a later one
     ticket: int = 0  # of its place in a queue; an older one is void
     parked_for: BlockHash | None = None  # waits beside its queue for this block
@@ -95,6 +96,7 @@ class Sequence:
         self.ages = service_class.max_wait_s is not None
         self.itl_objective_s = service_class.itl_objective_s
         self.place = self.order
+        self.waits_since = self.arrival
         tenant = self.request.tenant
         self.salts = ("class", service_class.name) if service_class.share_prefix else ("tenant", tenant)
 

@@ -1,11 +1,13 @@
 """Figures of the scheduler: what only grows, and how things stand."""
 
 from collections import Counter
+from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .sequence import Sequence
+from .state import State
 
 MAX_TENANTS = 1024  # counted by name; beyond that the least served are added up
 OTHERS = "(others)"
@@ -63,6 +65,18 @@ class Counters:
         self.preemptions[reason, "swap" if swap else "recompute"] += 1
 
 
+class Waits:
+    """How long what waits has waited, by class: for its first start, or to go on since it was displaced."""
+
+    def __init__(self, waiting: Iterable[Sequence], now: float) -> None:
+        self.oldest_s: dict[str, float] = {}
+        self.num_displaced: Counter[str] = Counter()
+        for sequence in waiting:
+            name = sequence.request.service_class
+            self.oldest_s[name] = max(self.oldest_s.get(name, 0.0), now - sequence.waits_since)
+            self.num_displaced[name] += sequence.state is State.PREEMPTED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassStats:
     name: str
@@ -70,7 +84,9 @@ class ClassStats:
     num_running: int
     num_queued: int  # for the first start
     num_queued_tokens: int  # of their prompts
-    oldest_wait_s: float
+    num_queued_requests: int  # what max_queued_requests bounds
+    num_displaced: int  # started once, waiting to go on
+    oldest_wait_s: float  # of what is queued or displaced
     expected_wait_s: float | None  # of a newcomer
     weight: float
     max_running: int | None
@@ -83,6 +99,7 @@ class Stats:
     """How things stand. `blocked` says why the next of each level does not run, for levels where something waits."""
 
     num_running: int
+    max_num_seqs: int
     num_waiting: int
     num_free_device_blocks: int
     num_free_host_blocks: int

@@ -24,6 +24,7 @@ STATUS = admin_pb2.StatusResponse(
     scheduler=scheduler_pb2.StatsResponse(
         engine=ENGINE,
         num_running=3,
+        max_num_seqs=8,
         num_waiting=14,
         num_free_device_blocks=500,
         num_free_host_blocks=250,
@@ -57,6 +58,8 @@ STATUS = admin_pb2.StatusResponse(
                 level=3,
                 weight=1,
                 num_queued=12,
+                num_queued_requests=6,
+                num_displaced=2,
                 max_queued_requests=1024,
                 num_queued_tokens=24000,
                 oldest_wait_s=61.25,
@@ -69,12 +72,12 @@ STATUS = admin_pb2.StatusResponse(
 TEXT = """\
 jetway 0.1.0 · tiny · up 1:02:03 · 5 live requests
 
-CLASS        LEVEL  WEIGHT  RUNNING      QUEUED  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT  DEADLINE
-interactive      1     2.5   3 of 8   0 of 1024              0            -          0.0 s      30 s
-batch            3       1        0  12 of 1024          24000       61.2 s              -         -
+CLASS        LEVEL  WEIGHT  RUNNING  DISPLACED  QUEUED REQUESTS  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT  DEADLINE
+interactive      1     2.5   3 of 8          0        0 of 1024              0            -          0.0 s      30 s
+batch            3       1        0          2        6 of 1024          24000       61.2 s              -         -
 
 engine       simulated, blocks of 32 tokens and 1536KiB
-slots        3 of 64 taken
+slots        3 of 8 taken
 waiting      14 sequences, 2 of them displaced
 device pool  12 of 512 blocks held
 host pool    6 of 256 blocks held

@@ -409,4 +409,29 @@ class TestFigures:
         high, low = stats.classes
         assert (high.num_running, high.num_queued) == (1, 0)
         assert (low.num_queued, low.num_queued_tokens, low.oldest_wait_s) == (1, 7, 3.0)
+        assert (high.num_queued_requests, low.num_queued_requests) == (0, 1)
         assert dict(stats.counters.served_tokens) == {"t": 1}
+
+    def test_a_displaced_sequence_shows_in_its_class_since_it_was_displaced(self) -> None:
+        """vllm issue 5051."""
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW]))
+        add(driver, "low", max_tokens=9, service_class="low")
+        driver.step()
+        driver.now = 5.0
+        add(driver, "high", max_tokens=9, service_class="high")
+        driver.step()
+        stats = driver.scheduler.stats(12.0)
+        low = stats.classes[1]
+        assert (low.num_running, low.num_queued, low.num_displaced, low.oldest_wait_s) == (0, 0, 1, 7.0)
+        assert stats.blocked == {2: "every slot is taken by an equal or better level"}
+
+    def test_what_waits_for_a_prefix_shows_as_waiting_until_it_starts(self) -> None:
+        driver = Driver(make_scheduler(num_blocks=60, max_num_batched_tokens=12))
+        for id in ("computes", "waits"):
+            add(driver, id, prompt_len=40, prefix="p", prefix_len=36)
+        for now in (1.0, 2.0):
+            driver.now = now
+            driver.step()
+            stats = driver.scheduler.stats(now)
+            assert stats.blocked == {2: "another sequence is computing its prefix"}
+            assert (stats.classes[0].num_queued, stats.classes[0].oldest_wait_s) == (1, now)

@@ -2,7 +2,7 @@
 
     command            scheduler blocks=N slots=N budget=N [host=N] [mode=M] [CLASS=LEVEL ...] |
                        add ID prompt=N max=N [n=N] [shared=N] [class=C] [tenant=T] [priority=N] [deadline=S] |
-                       abort ID | finish ID keep=N | step N | run | clock S | lose | recover | stats
+                       abort ID | finish ID keep=N | step N | run | clock S | lose | recover | stats | blocked
     ----               what follows, up to an empty line, is what the command must print
 
 JETWAY_REWRITE=1 writes the files anew; commit the changes only if you understand what caused them.
@@ -140,6 +140,14 @@ class World:
             f"computed {stats.counters.num_computed_tokens}, sampled {stats.counters.num_sampled_tokens}, "
             f"recomputed {stats.counters.num_recomputed_tokens}, preemptions {stats.counters.num_preemptions}"
         )
+
+    def do_blocked(self) -> Iterator[str]:
+        """Why the next of each level does not run, as of the last plan."""
+        blocked = sorted(self.driver.scheduler.stats(0.0).blocked.items())
+        for level, reason in blocked:
+            yield f"level {level}: {reason}"
+        if not blocked:
+            yield "nobody waits"
 
     def _said(self) -> Iterator[str]:
         log, self.driver.log = self.driver.log + self.driver.scheduler.events(), []

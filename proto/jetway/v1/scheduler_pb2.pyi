@@ -419,6 +419,7 @@ class StatsResponse(_message.Message):
 
     ENGINE_FIELD_NUMBER: _builtins.int
     NUM_RUNNING_FIELD_NUMBER: _builtins.int
+    MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
     NUM_WAITING_FIELD_NUMBER: _builtins.int
     NUM_FREE_DEVICE_BLOCKS_FIELD_NUMBER: _builtins.int
     NUM_FREE_HOST_BLOCKS_FIELD_NUMBER: _builtins.int
@@ -440,7 +441,8 @@ class StatsResponse(_message.Message):
     SERVED_TOKENS_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
     num_running: _builtins.int
-    """Sequences that hold a slot of the executor."""
+    """Sequences that hold a slot of the executor, and how many may."""
+    max_num_seqs: _builtins.int
     num_waiting: _builtins.int
     """Sequences that wait for their first start, or to resume."""
     num_free_device_blocks: _builtins.int
@@ -490,6 +492,7 @@ class StatsResponse(_message.Message):
         *,
         engine: _common_pb2.EngineDescription | None = ...,
         num_running: _builtins.int = ...,
+        max_num_seqs: _builtins.int = ...,
         num_waiting: _builtins.int = ...,
         num_free_device_blocks: _builtins.int = ...,
         num_free_host_blocks: _builtins.int = ...,
@@ -513,7 +516,7 @@ class StatsResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -561,6 +564,8 @@ class ClassStats(_message.Message):
     WEIGHT_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
     MAX_QUEUED_REQUESTS_FIELD_NUMBER: _builtins.int
+    NUM_QUEUED_REQUESTS_FIELD_NUMBER: _builtins.int
+    NUM_DISPLACED_FIELD_NUMBER: _builtins.int
     DEFAULT_DEADLINE_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """As configured."""
@@ -572,7 +577,7 @@ class ClassStats(_message.Message):
     """Sequences that wait for their first start, and the tokens of their prompts."""
     num_queued_tokens: _builtins.int
     oldest_wait_s: _builtins.float
-    """Of the sequence that has waited longest for its first start."""
+    """Of the sequence that has waited longest: for its first start, or to go on since it was displaced."""
     expected_wait_s: _builtins.float
     """Estimated for a newcomer. Absent: no rate is known yet."""
     weight: _builtins.float
@@ -580,7 +585,10 @@ class ClassStats(_message.Message):
     max_running: _builtins.int
     """Most sequences that may run. Absent: no limit."""
     max_queued_requests: _builtins.int
-    """Requests that may wait for their first start."""
+    """Requests that may wait for their first start, and those that do with at least one sequence."""
+    num_queued_requests: _builtins.int
+    num_displaced: _builtins.int
+    """Sequences that started once, were displaced, and wait to go on."""
     default_deadline_s: _builtins.float
     """For requests that name none. Absent: none."""
     def __init__(
@@ -596,11 +604,13 @@ class ClassStats(_message.Message):
         weight: _builtins.float = ...,
         max_running: _builtins.int | None = ...,
         max_queued_requests: _builtins.int = ...,
+        num_queued_requests: _builtins.int = ...,
+        num_displaced: _builtins.int = ...,
         default_deadline_s: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "max_running", b"max_running"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "max_queued_requests", b"max_queued_requests", "max_running", b"max_running", "name", b"name", "num_queued", b"num_queued", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "max_queued_requests", b"max_queued_requests", "max_running", b"max_running", "name", b"name", "num_displaced", b"num_displaced", "num_queued", b"num_queued", "num_queued_requests", b"num_queued_requests", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__default_deadline_s: _TypeAlias = _typing.Literal["default_deadline_s"]  # noqa: Y015
     _WhichOneofArgType__default_deadline_s: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s"]  # noqa: Y015

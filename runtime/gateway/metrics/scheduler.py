@@ -22,6 +22,7 @@ class _Figure(NamedTuple):
 
 _GAUGES = (
     _Figure("num_running", "jetway_running_sequences", "Sequences that are resident."),
+    _Figure("max_num_seqs", "jetway_slots", "Sequences that may be resident."),
     _Figure("num_waiting", "jetway_waiting_sequences", "Sequences that wait, preempted ones included."),
     _Figure("num_free_device_blocks", "jetway_free_device_blocks", "Blocks of the device pool that nobody holds."),
     _Figure("num_free_host_blocks", "jetway_free_host_blocks", "Blocks of the host pool that nobody holds."),
@@ -41,7 +42,9 @@ _CLASS_GAUGES = (
     _Figure("num_running", "jetway_class_running_sequences", "Sequences of the class that are resident."),
     _Figure("num_queued", "jetway_class_queued_sequences", "Sequences of the class that wait for their first start."),
     _Figure("num_queued_tokens", "jetway_class_queued_tokens", "Tokens of their prompts."),
-    _Figure("oldest_wait_s", "jetway_class_oldest_wait_seconds", "How long the oldest of them has waited."),
+    _Figure("num_queued_requests", "jetway_class_queued_requests", "Requests that they belong to."),
+    _Figure("num_displaced", "jetway_class_displaced_sequences", "Sequences displaced that wait to go on."),
+    _Figure("oldest_wait_s", "jetway_class_oldest_wait_seconds", "Longest wait of what is queued or displaced."),
     _Figure("expected_wait_s", "jetway_class_expected_wait_seconds", "Estimated wait of a newcomer, once known."),
 )
 _PREEMPTION_MODES = (PreemptionMode.SWAP, PreemptionMode.RECOMPUTE)  # what can become of a sequence
