@@ -67,7 +67,10 @@ class SchedulerConfig:
         None, "shorthand for `classes`; null: strict, unless classes are given"
     )
     aged_slots: int | None = setting(
-        None, "most sequences in the aged lane; null: a sixteenth of max_num_seqs, at least 1", low=0
+        None,
+        "most sequences in the aged lane, at most max_num_seqs; nothing is kept free for it, but what runs there stands "
+        "before every level; 0: no lane; null: a sixteenth of max_num_seqs, at least 1",
+        low=0,
     )
     preemption_mode: Literal["auto", "swap", "recompute", "off"] = setting(
         "auto",
@@ -106,7 +109,10 @@ class ClassConfig:
     max_queued_tokens: int = setting(1 << 20, "prompt tokens that may wait; more are refused", low=1)
     max_running: int | None = setting(None, "sequences that may run; null: no bound", low=1)
     max_wait_s: float | None = setting(
-        None, "after so long a request may enter the aged lane; null: never", low=_SHORTEST_S, high=_DAY_S
+        None,
+        "after so long a request may enter the aged lane, even if better levels have to make room; null: never",
+        low=_SHORTEST_S,
+        high=_DAY_S,
     )
     queue_timeout_s: float | None = setting(
         None, "longest wait for the first start; null: no bound", low=_SHORTEST_S, high=_DAY_S
@@ -243,6 +249,12 @@ class ServeConfig:
         if self.scheduler.preemption_mode == "swap" and not self.executor.host_cache_memory:
             message = "preemption_mode is swap, and host_cache_memory is 0: there is nowhere to swap to"
             raise Contradiction(message, "preemption_mode", "host_cache_memory")
+        if self.scheduler.write_through and not self.executor.host_cache_memory:
+            message = "write_through is on, and host_cache_memory is 0: there is nowhere to write to"
+            raise Contradiction(message, "write_through", "host_cache_memory")
+        if self.scheduler.aged_slots == 0 and any(each.max_wait_s is not None for each in self.classes.values()):
+            message = "aged_slots is 0, and a class has max_wait_s: there is no lane to enter then"
+            raise Contradiction(message, "aged_slots", "classes")
         if self.classes and STANDARD not in self.classes:
             message = f"classes must hold {STANDARD}, for requests that name no class; they hold {names}"
             raise Contradiction(message, "classes")

@@ -53,7 +53,11 @@ class _Reader:
         self._layer = FileLayer()
 
     def read(self, root: yaml.Node) -> FileLayer:
+        first: dict[str, _Key] = {}
         for key in self._keys(root, self._file):
+            before = first.setdefault(key.word, key)
+            if before is not key and (key.word in MAPS or key.word in SECTIONS):
+                raise ConfigError(f"section {key.word} is there twice ({before.origin} and {key.origin})")
             if key.word in MAPS:
                 self._read_map(key)
             elif key.word in SECTIONS:

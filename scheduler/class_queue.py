@@ -1,4 +1,4 @@
-"""One service class: what waits there for its first start, shared between tenants and bounded."""
+"""One service class: what waits there for its first start, shared between tenants and bounded, and what was displaced."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,6 +27,7 @@ class ClassQueue:
         self.service_class = service_class
         self.share: FairShare[str] = FairShare(lambda tenant: tenant_weights.get(tenant, 1.0))
         self._queues: dict[str, Queue] = {}
+        self.resumes = Queue()  # what was displaced, in the order of rank, over all tenants
         self._queued_requests: Counter[str] = Counter()  # their sequences that never started
         self.num_queued = 0  # sequences that never started, parked ones included
         self.num_queued_tokens = 0  # of their prompts
@@ -34,7 +35,7 @@ class ClassQueue:
         self.num_running = 0
 
     def __iter__(self) -> Iterator[Sequence]:
-        """What is queued, in no order; parked sequences stand elsewhere."""
+        """What is queued for its first start, in no order; parked sequences stand elsewhere."""
         return (sequence for queue in self._queues.values() for sequence in queue)
 
     @property

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 
 class TimeoutAction(StrEnum):
@@ -38,14 +39,28 @@ class ServiceClass:
     default_deadline_s: float | None = None  # from arrival to the end, for requests that name none
 
     def __post_init__(self) -> None:
-        if self.level < 1:
-            raise ClassError(f"class {self.name}: level must be at least 1, not {self.level}")
-        if not self.weight > 0:
-            raise ClassError(f"class {self.name}: weight must be above 0, not {self.weight}")
-        for name in ("max_running", "max_wait_s", "queue_timeout_s", "itl_objective_s", "default_deadline_s"):
+        if not self.name:
+            raise ClassError("a class needs a name")
+        for name in ("level", "max_queued_requests", "max_queued_tokens", "max_running"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ClassError(f"class {self.name}: {name} must be above 0, not {value}")
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ClassError(f"class {self.name}: {name} must be a whole number, at least 1, not {value}")
+        for name in ("weight", "max_wait_s", "queue_timeout_s", "itl_objective_s", "default_deadline_s"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < inf:
+                raise ClassError(f"class {self.name}: {name} must be above 0 and finite, not {value}")
+        self._check_timeout()
+
+    def _check_timeout(self) -> None:
+        """Raise ClassError where the queue timeout leaves nothing of another setting."""
+        if self.queue_timeout_s is None:
+            if self.queue_timeout_action is TimeoutAction.DELAY:
+                raise ClassError(f"class {self.name}: queue_timeout_action is delay, and there is no queue_timeout_s")
+        elif self.queue_timeout_action is TimeoutAction.REJECT and (self.max_wait_s or 0.0) >= self.queue_timeout_s:
+            raise ClassError(
+                f"class {self.name}: max_wait_s is {self.max_wait_s}, "
+                f"but queue_timeout_s ends a request after {self.queue_timeout_s}"
+            )
 
 
 INTERACTIVE, STANDARD, BATCH = "interactive", "standard", "batch"

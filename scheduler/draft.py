@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from .estimate import StepWork
 from .kv_cache import Copies
 from .plan import DeviceBlock, Slot, Start, StepPlan
-from .sequence import Sequence
+from .sequence import LANE, Sequence
 
 
 @dataclass(slots=True)
@@ -31,10 +31,12 @@ class StepDraft:
         self.step = step
         self.now = now
         self.budget_tokens = budget_tokens
+        self.reserved_tokens = 0  # of the budget, for prefills in the aged lane that are still to be planned
         self._block_size = block_size
         self._starts: list[Start] = []
         self.rows: dict[Slot, Row] = {}  # in plan order
         self.num_prefills = 0
+        self.num_level_prefills = 0  # of those, outside the aged lane
         self.num_samples = 0  # rows that sample
         self._num_prefill_tokens = 0
         self._num_context_tokens = 0
@@ -44,7 +46,9 @@ class StepDraft:
 
         `most` bounds it further, but to no less than a block.
         """
-        room = self.budget_tokens if most is None else min(self.budget_tokens, max(most, self._block_size))
+        room = self.budget_tokens - self.reserved_tokens
+        if most is not None:
+            room = min(room, max(most, self._block_size))
         if end - begin <= room:
             return end - begin
         reach = begin + room
@@ -89,6 +93,7 @@ class StepDraft:
         self.num_samples += change * row.samples
         if row.num_tokens > 1:
             self.num_prefills += change
+            self.num_level_prefills += change * (row.sequence.standing != LANE)
             self._num_prefill_tokens += change * row.num_tokens
 
     def finish(self, releases: list[Slot], copies: Copies) -> StepPlan:

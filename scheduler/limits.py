@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from .plan import EngineDescription
 from .preemption import Reluctance
@@ -45,16 +46,14 @@ class Limits:
         if self.max_prefill_seqs is not None and self.max_prefill_seqs < 1:
             raise LimitError(f"max_prefill_seqs must be at least 1, not {self.max_prefill_seqs}")
         for name in ("long_prefill_token_threshold", "max_waiting_time_s"):
-            if not getattr(self, name) >= 0:
-                raise LimitError(f"{name} must be at least 0, not {getattr(self, name)}")
-        if self.aged_slots is not None and not 0 <= self.aged_slots < self.max_num_seqs:
-            raise LimitError(f"aged_slots must be in [0, max_num_seqs = {self.max_num_seqs}), not {self.aged_slots}")
+            if not 0 <= getattr(self, name) < inf:
+                raise LimitError(f"{name} must be at least 0 and finite, not {getattr(self, name)}")
+        if self.aged_slots is not None and not 0 <= self.aged_slots <= self.max_num_seqs:
+            raise LimitError(f"aged_slots must be in [0, max_num_seqs = {self.max_num_seqs}], not {self.aged_slots}")
 
     @property
     def num_aged_slots(self) -> int:
-        if self.aged_slots is not None:
-            return self.aged_slots
-        return min(max(1, self.max_num_seqs // 16), self.max_num_seqs - 1)
+        return max(1, self.max_num_seqs // 16) if self.aged_slots is None else self.aged_slots
 
     def check_engine(self, engine: EngineDescription) -> None:
         """Raise LimitError unless the engine can do what the limits allow.

@@ -32,6 +32,7 @@ class Blocked(StrEnum):
     SLOTS = "every slot is taken by an equal or better level"
     BLOCKS = "the KV blocks are held by equal or better levels"
     PREFIX = "another sequence is computing its prefix"
+    LANE = "the aged lane is full"
     BETTER = "a better level has first claim on what becomes free"
 
 
@@ -119,15 +120,20 @@ class Planner:
         return True
 
     def _plan_prefills(self, draft: StepDraft) -> None:
-        """The lane, then level by level: what has begun goes on, then what waits starts.
+        """Level by level: what has begun goes on, then what waits starts. The lane starts before all levels.
 
-        Where nothing may be displaced, a level that lacks room keeps worse ones from taking what becomes free.
+        What prefills in the lane goes on in its own level's turn, so that better ones lose no more than the block that
+        is reserved for it. Where nothing may be displaced, who lacks room keeps worse ones from taking what becomes free.
         """
         begun = [sequence for sequence in self._residents if sequence.gap > 1]
-        self._continue(draft, [sequence for sequence in begun if sequence.standing == LANE])
-        self._start_aged(draft)
-        may_start = True
+        aged = [sequence for sequence in begun if sequence.standing == LANE]
+        may_start = self._start_aged(draft)
+        draft.reserved_tokens = self._cache.block_size * len(aged)
         for level in self._queues.levels:
+            for sequence in aged:
+                if sequence.level == level.number:
+                    draft.reserved_tokens -= self._cache.block_size
+                    self._continue(draft, [sequence])
             self._continue(draft, [sequence for sequence in begun if sequence.standing == level.number])
             if may_start:
                 may_start = self._start_level(draft, level)
@@ -139,20 +145,23 @@ class Planner:
         for sequence in sequences:
             if sequence.state is not State.RUNNING:
                 continue  # displaced for a better level, in this very plan
-            if num_tokens := self._prefill.chunk(draft, sequence.computed, sequence.known):
+            if num_tokens := self._prefill.chunk(draft, sequence.computed, sequence.known, standing=sequence.standing):
                 draft.compute(sequence, num_tokens)
 
-    def _start_aged(self, draft: StepDraft) -> None:
-        """Fill the lane with what became due first; it waits for nobody's block."""
-        while self._residents.num_in_lane < self._lane.num_slots and (sequence := self._lane.peek()):
-            blocked = (
-                self._try_start(draft, sequence, self._cache.find(sequence), LANE)
-                if self._queues.may_run(sequence)
-                else Blocked.CLASS
-            )
-            if blocked:
+    def _start_aged(self, draft: StepDraft) -> bool:
+        """Fill the lane with what became due first; it waits for nobody's block. Whether levels may start too."""
+        while self._residents.num_in_lane < self._lane.num_slots and (sequence := self._queues.peek_aged()):
+            if blocked := self._try_start(draft, sequence, self._cache.find(sequence), LANE):
                 self.blocked[LANE] = blocked
-                return
+                return self._lets_others_start(blocked)
+        if self._lane.peek():
+            is_full = self._residents.num_in_lane == self._lane.num_slots
+            self.blocked[LANE] = Blocked.LANE if is_full else Blocked.CLASS
+        return True
+
+    def _lets_others_start(self, blocked: Blocked) -> bool:
+        """Whether worse ones may start although this one had to wait: what they take can be taken back."""
+        return self._limits.preemption_mode is not PreemptionMode.OFF or blocked not in OUT_OF_ROOM
 
     def _start_level(self, draft: StepDraft, level: Level) -> bool:
         """In queue order and never past the first that must wait, so that nothing overtakes it for ever.
@@ -168,7 +177,7 @@ class Planner:
                 num_aside += 1
             elif blocked := self._try_start(draft, sequence, found, level.number):
                 self.blocked[level.number] = blocked
-                return self._limits.preemption_mode is not PreemptionMode.OFF or blocked not in OUT_OF_ROOM
+                return self._lets_others_start(blocked)
         if level.num_parked:
             self.blocked[level.number] = Blocked.PREFIX
         elif level.is_held_back:
@@ -179,7 +188,10 @@ class Planner:
         """Start the sequence, displacing worse levels where it must; or say why it has to wait: nothing has changed."""
         if sequence.in_flight:
             return Blocked.RESULT
-        num_tokens = self._prefill.chunk(draft, found.computed, sequence.known)
+        end = sequence.known
+        if standing == LANE:  # a block is enough to be on its way
+            end = min(end, found.computed - found.computed % self._cache.block_size + self._cache.block_size)
+        num_tokens = self._prefill.chunk(draft, found.computed, end, standing=standing)
         if not num_tokens:
             return Blocked.BUDGET
         candidates = displaceable(self._residents, standing)
@@ -191,12 +203,19 @@ class Planner:
 
         victims = [] if room().is_enough else self._choose(draft, candidates, room)
         if victims is None:
-            return Blocked.BLOCKS if self._residents.has_slot_for(sequence) else Blocked.SLOTS
+            return Blocked.BLOCKS if self._residents.has_free_slot or candidates else Blocked.SLOTS
+        if standing == LANE and self._costs_too_much(sequence, victims):
+            return Blocked.BLOCKS
         self._cache.hold(found)
         self._preempt(draft, victims, PreemptionReason.PRIORITY)
         self._residency.start(draft, sequence, found, standing)
         draft.compute(sequence, num_tokens)
         return None
+
+    def _costs_too_much(self, aged: Sequence, victims: list[Sequence]) -> bool:
+        """Whether an aged sequence, not the first in the lane, would displace more than one of better levels."""
+        num_better = sum(victim.level < aged.level for victim in victims)
+        return self._residents.num_in_lane > 0 and num_better > 1
 
     def _choose(self, draft: StepDraft, candidates: list[Sequence], room: Callable[[], Room]) -> list[Sequence] | None:
         """Who yields to make that room; None when it cannot be made."""

@@ -6,7 +6,7 @@ from .draft import StepDraft
 from .estimate import Estimates
 from .limits import Limits
 from .queues import Queues
-from .sequence import Sequence
+from .sequence import LANE, Sequence
 
 
 class PrefillControl:
@@ -30,20 +30,24 @@ class PrefillControl:
     def budget(self, residents: Iterable[Sequence]) -> int:
         """Tokens of this step: max_num_batched_tokens, or what keeps the tightest inter-token objective of a resident.
 
-        One block beside the decodes always remains, or a prefill could starve.
+        One block beside the decodes always remains, or a prefill could starve; another for each in the aged lane.
         """
         objectives = [each.itl_objective_s for each in residents if each.itl_objective_s is not None]
         if not objectives:
             return self._limits.max_num_batched_tokens
         decodes = [sequence.computed for sequence in residents if sequence.gap == 1]
         spare = self._estimates.prefill_tokens_within(min(objectives), len(decodes), sum(decodes))
-        num_tokens = len(decodes) + max(self._block_size, spare)
+        num_aged = sum(each.standing == LANE and each.gap > 1 for each in residents)
+        num_tokens = len(decodes) + max(self._block_size * (1 + num_aged), spare)
         return min(self._limits.max_num_batched_tokens, num_tokens)
 
-    def chunk(self, draft: StepDraft, begin: int, end: int) -> int:
-        """How many of the tokens [begin, end) this step may compute; 0 when the step has prefills enough."""
+    def chunk(self, draft: StepDraft, begin: int, end: int, *, standing: int) -> int:
+        """How many of the tokens [begin, end) this step may compute; 0 when the step has prefills enough.
+
+        The aged lane comes on top of max_prefill_seqs: it prefills slowly beside others, and must not take their turn.
+        """
         most = self._limits.max_prefill_seqs
-        if most is not None and draft.num_prefills >= most:
+        if most is not None and draft.num_level_prefills >= most and standing != LANE:
             return 0
         threshold = self._limits.long_prefill_token_threshold
         alone = not draft.rows

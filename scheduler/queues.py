@@ -10,7 +10,6 @@ from .classes import ClassError, ServiceClass
 from .fairness import PROMPT_TOKEN, SAMPLED_TOKEN, FairShare
 from .hashing import BlockHash
 from .lane import AgedLane
-from .queue import Queue
 from .request import InvalidRequest, Request
 from .sequence import Sequence
 from .state import State
@@ -24,7 +23,6 @@ class Level:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.resumes = Queue()
         self.num_parked = 0
         self.classes: dict[str, ClassQueue] = {}
         self.share: FairShare[str] = FairShare(lambda name: self.classes[name].service_class.weight)
@@ -32,12 +30,12 @@ class Level:
     @property
     def is_held_back(self) -> bool:
         """Whether something waits here that only a class's max_running keeps from running."""
-        return any(queue.num_queued and not queue.is_open for queue in self.classes.values())
+        return any((queue.num_queued or queue.resumes) and not queue.is_open for queue in self.classes.values())
 
     def peek(self) -> Sequence | None:
         """What runs next of this level; a class at its max_running rests until one of its sequences leaves."""
-        resumed = self.resumes.peek()
-        if resumed is not None and self.classes[resumed.request.service_class].is_open:
+        heads = (queue.resumes.peek() for queue in self.classes.values() if queue.is_open and queue.resumes)
+        if resumed := min((head for head in heads if head is not None), key=lambda each: each.seniority, default=None):
             return resumed
         while (name := self.share.peek()) is not None:
             queue = self.classes[name]
@@ -57,11 +55,10 @@ class Queues:
     def __init__(
         self, classes: Items[ServiceClass], tenant_weights: Mapping[str, float], *, num_aged_slots: int
     ) -> None:
-        """Raises ClassError for equal names, or for none. The lane has slots only where a class ages."""
+        """Raises ClassError for equal names, or for none."""
         if not classes:
             raise ClassError("at least one service class is needed")
-        ages = any(each.max_wait_s is not None for each in classes)
-        self.lane = AgedLane(num_aged_slots if ages else 0)
+        self.lane = AgedLane(num_aged_slots)
         levels = {number: Level(number) for number in sorted({each.level for each in classes})}
         self.levels = list(levels.values())  # best first
         self._classes: dict[str, ClassQueue] = {}
@@ -128,6 +125,10 @@ class Queues:
         """Whether its class may run one more."""
         return self._home(sequence)[0].is_open
 
+    def peek_aged(self) -> Sequence | None:
+        """What enters the lane next, of the classes that may run one more."""
+        return self.lane.peek(lambda name: self._classes[name].is_open)
+
     def age(self, sequence: Sequence, now: float) -> None:
         """The sequence has waited as long as its class allows: from now on it may use the lane."""
         sequence.aged_at = now
@@ -187,7 +188,7 @@ class Queues:
     def _put(self, sequence: Sequence) -> None:
         queue, level = self._home(sequence)
         if sequence.state is State.PREEMPTED:
-            level.resumes.push(sequence.seniority, sequence)
+            queue.resumes.push(sequence.seniority, sequence)
         else:
             queue.put(sequence)
             level.share.offer(queue.service_class.name)
@@ -205,7 +206,7 @@ class Queues:
             sequence.parked_for = None
             level.num_parked -= 1
         elif sequence.state is State.PREEMPTED:
-            level.resumes.remove(sequence)
+            queue.resumes.remove(sequence)
         else:
             queue.take(sequence)
 
@@ -218,8 +219,7 @@ class Queues:
     def check(self, waiting: Items[Sequence], residents: Items[Sequence], claims: Claims) -> None:
         """Raise AssertionError unless every waiting sequence stands in exactly one place and the counts are right."""
         parked = [s for names in self._parked.values() for s in names if s.parked_for is not None]
-        queued = [s for level in self.levels for s in level.resumes]
-        queued += [s for queue in self._classes.values() for s in queue]
+        queued = [s for queue in self._classes.values() for s in [*queue, *queue.resumes]]
         places = sorted(map(id, {id(s): s for s in parked}.values())) + sorted(map(id, queued))
         assert sorted(places) == sorted(map(id, waiting)), "a waiting sequence is lost, or stands in two places"
         assert self.num_waiting == len(waiting)

@@ -18,21 +18,19 @@ from .stats import Counters, PreemptionReason
 class Room:
     """Whether there is room, as residents leave one after the other, in thought only."""
 
-    def __init__(self, leaving: Departures[DeviceBlock], enough: Callable[[int, int], bool]) -> None:
-        """`enough` judges by how many have left, and how many of those do not age."""
+    def __init__(self, leaving: Departures[DeviceBlock], enough: Callable[[int], bool]) -> None:
+        """`enough` judges by how many have left."""
         self._leaving = leaving
         self._enough = enough
         self._num_left = 0
-        self._num_ageless_left = 0
 
     @property
     def is_enough(self) -> bool:
-        return self._enough(self._num_left, self._num_ageless_left)
+        return self._enough(self._num_left)
 
     def leave(self, sequence: Sequence) -> None:
         self._leaving.add(sequence.blocks)
         self._num_left += 1
-        self._num_ageless_left += not sequence.ages
 
 
 class Residency:
@@ -56,25 +54,25 @@ class Residency:
         self._start_numbers = start_numbers
         self.claims = Claims()
         self.cache = KvCache(engine, write_through=limits.write_through)
-        self.residents = Residents(limits.max_num_seqs, num_aged_slots=queues.lane.num_slots)
+        self.residents = Residents(limits.max_num_seqs)
 
     def room_to_start(self, sequence: Sequence, found: Found) -> Room:
         """What a start needs: a slot, and its blocks with the watermark free unless it is alone."""
         leaving = self.cache.departures(keeping=found.device)
         num_blocks, num_residents = self._start_blocks(sequence), len(self.residents)
 
-        def enough(num_left: int, num_ageless_left: int) -> bool:
+        def enough(num_left: int) -> bool:
+            if not (num_left or self.residents.has_free_slot):
+                return False
             spare = self._watermark_blocks if num_residents > num_left else 0
-            return self.residents.has_slot_for(
-                sequence, num_left=num_left, num_ageless_left=num_ageless_left
-            ) and self.cache.can_load(found, num_blocks, spare=spare, num_freed=leaving.num_freed)
+            return self.cache.can_load(found, num_blocks, spare=spare, num_freed=leaving.num_freed)
 
         return Room(leaving, enough)
 
     def room_to_grow(self) -> Room:
         """What a resident needs for its next block."""
         leaving = self.cache.departures()
-        return Room(leaving, lambda num_left, num_ageless_left: leaving.num_freed > 0 or self.cache.can_grow())
+        return Room(leaving, lambda num_left: leaving.num_freed > 0 or self.cache.can_grow())
 
     def start(self, draft: StepDraft, sequence: Sequence, found: Found, standing: int) -> None:
         """Make a sequence that fits, and whose finds are held, resident."""

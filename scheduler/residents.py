@@ -8,18 +8,13 @@ from .sequence import LANE, Rank, Sequence
 
 
 class Residents:
-    """Slots and their owners. A slot given back goes into the next plan's releases and may start anew there.
+    """Slots and their owners. A slot given back goes into the next plan's releases and may start anew there."""
 
-    Sequences of classes that do not age leave the aged lane's slots to those that do.
-    """
-
-    def __init__(self, num_slots: int, *, num_aged_slots: int) -> None:
+    def __init__(self, num_slots: int) -> None:
         self._num_slots = num_slots
-        self._num_ageless_slots = num_slots - num_aged_slots
         self._free = [Slot(slot) for slot in reversed(range(num_slots))]
         self._ranked: list[Sequence] = []
         self._released: list[Slot] = []
-        self._num_ageless = 0
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -39,16 +34,13 @@ class Residents:
     def has_releases(self) -> bool:
         return bool(self._released)
 
-    def has_slot_for(self, sequence: Sequence, *, num_left: int = 0, num_ageless_left: int = 0) -> bool:
-        """Whether the sequence could have a slot if so many had left, and so many of those do not age."""
-        if len(self._free) + num_left == 0:
-            return False
-        return sequence.ages or self._num_ageless - num_ageless_left < self._num_ageless_slots
+    @property
+    def has_free_slot(self) -> bool:
+        return bool(self._free)
 
     def add(self, sequence: Sequence) -> Slot:
         """Give the sequence a free slot and its place by rank."""
         sequence.slot = self._free.pop()
-        self._count(sequence, 1)
         insort(self._ranked, sequence, key=_rank)
         return sequence.slot
 
@@ -56,13 +48,9 @@ class Residents:
         """Take the slot back; the next plan tells the executor."""
         assert sequence.slot is not None
         self._ranked.remove(sequence)
-        self._count(sequence, -1)
         self._released.append(sequence.slot)
         self._free.append(sequence.slot)
         sequence.slot = None
-
-    def _count(self, sequence: Sequence, change: int) -> None:
-        self._num_ageless += change * (not sequence.ages)
 
     def take_releases(self) -> list[Slot]:
         """The slots given back since the last plan."""
@@ -74,7 +62,6 @@ class Residents:
         held = [sequence.slot for sequence in self._ranked]
         assert sorted(self._free + [slot for slot in held if slot is not None]) == list(range(self._num_slots))
         assert None not in held, "a resident without a slot"
-        assert self._num_ageless == sum(not sequence.ages for sequence in self._ranked)
         ranks = [sequence.rank for sequence in self._ranked]
         assert ranks == sorted(ranks), f"residents out of order: {self._ranked}"
 

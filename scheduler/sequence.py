@@ -64,7 +64,6 @@ class Sequence:
     # Its rank.
     level: int = field(init=False)
     standing: int = field(init=False)  # its level, or LANE while it runs there
-    ages: bool = field(init=False)  # its class may use the aged lane
     aged_at: float | None = None  # since when it may enter it
     first_start: int | None = None  # number of its first start; kept over preemptions
     num_preemptions: int = 0
@@ -93,7 +92,6 @@ class Sequence:
         self.prompt_len = len(self.request.prompt)
         self.max_len = self.prompt_len + max_output
         self.level = self.standing = service_class.level
-        self.ages = service_class.max_wait_s is not None
         self.itl_objective_s = service_class.itl_objective_s
         self.place = self.order
         self.waits_since = self.arrival

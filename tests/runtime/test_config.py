@@ -103,6 +103,24 @@ def test_swap_without_a_host_pool_is_refused() -> None:
         )
 
 
+def test_writing_through_to_no_host_pool_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there is nowhere to write to"):
+        ServeConfig(
+            engine=Path("e"),
+            executor=ExecutorConfig(host_cache_memory=0),
+            scheduler=SchedulerConfig(write_through=True),
+        )
+
+
+def test_classes_that_age_need_a_lane() -> None:
+    """The default classes have one that ages: without a lane it just does not."""
+    no_lane = SchedulerConfig(aged_slots=0)
+    classes = {"standard": ClassConfig(level=1, max_wait_s=5.0)}
+    with pytest.raises(ConfigError, match="aged_slots is 0, and a class has max_wait_s"):
+        ServeConfig(engine=Path("e"), scheduler=no_lane, classes=classes)
+    assert ServeConfig(engine=Path("e"), scheduler=no_lane).scheduler is no_lane
+
+
 def test_what_names_no_class_needs_one() -> None:
     with pytest.raises(ConfigError, match="classes must hold standard, for requests that name no class"):
         ServeConfig(engine=Path("engine"), classes={"gold": ClassConfig(level=1)})

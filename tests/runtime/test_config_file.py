@@ -69,6 +69,14 @@ def test_a_file_may_say_nothing(tmp_path: Path, text: str) -> None:
             "classes:\n  batch: {level: 1}\n  batch: {level: 2}",
             "batch is there twice in section classes (serve.yaml line 2 and serve.yaml line 3)",
         ),
+        (
+            "tenants: {a: {weight: 1}}\ntenants: {b: {weight: 2}}",
+            "section tenants is there twice (serve.yaml line 1 and serve.yaml line 2)",
+        ),
+        (
+            "gateway: {port: 1}\ngateway: {grpc_port: 2}",
+            "section gateway is there twice (serve.yaml line 1 and serve.yaml line 2)",
+        ),
     ],
 )
 def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

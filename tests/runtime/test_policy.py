@@ -130,7 +130,7 @@ def test_weighted_shares_one_level_by_weight() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (SchedulerConfig(aged_slots=8), r"aged_slots must be in \[0, max_num_seqs = 8\), not 8"),
+        (SchedulerConfig(aged_slots=9), r"aged_slots must be in \[0, max_num_seqs = 8\], not 9"),
         (SchedulerConfig(max_num_seqs=9), "max_num_seqs is 9, but the engine was built for 8"),
         (SchedulerConfig(max_num_batched_tokens=11), "max_num_batched_tokens is 11; it must be at least 12"),
     ],

@@ -1,4 +1,4 @@
-"""Levels, displacement, the aged lane and deadlines: the behaviour probes of contracts/field.md section 4.4 and more."""
+"""Levels, displacement and deadlines: the behaviour probes of contracts/field.md section 4.4 and more."""
 
 import random
 from typing import Any
@@ -12,7 +12,6 @@ from tests.support.scheduling import Driver, ReferenceExecutor, expected_tokens,
 
 HIGH = ServiceClass(name="high", level=1)
 LOW = ServiceClass(name="low", level=2)
-AGEING_LOW = ServiceClass(name="low", level=2, max_wait_s=10.0)
 
 
 def starts(driver: Driver) -> list[str]:
@@ -147,6 +146,27 @@ class TestDisplacement:
         driver.run()
         assert starts(driver) == ["a", "b", "high", "b", "waits"]
 
+    def test_a_displaced_sequence_of_a_full_class_holds_up_no_other_that_was_displaced(self) -> None:
+        """x1 and y1 are displaced; x2 fills its class through the aged lane. y1 resumes before new ones of its class."""
+        x = ServiceClass(name="x", level=2, max_running=1, max_wait_s=3.0)
+        driver = Driver(make_scheduler(max_num_seqs=3, classes=[HIGH, x, ServiceClass(name="y", level=2)]))
+        add(driver, "x2", max_tokens=60, service_class="x", priority=1)
+        driver.now = 2.0
+        add(driver, "x1", max_tokens=60, service_class="x")
+        add(driver, "y1", max_tokens=30, service_class="y")
+        driver.step()
+        for index in range(3):
+            add(driver, f"high{index}", max_tokens=4, service_class="high")
+        driver.step()
+        assert running(driver) == {"high0", "high1", "high2"}
+        driver.now = 3.0
+        add(driver, "y2", max_tokens=30, service_class="y")
+        for _ in range(8):
+            driver.step()
+        assert starts(driver)[5:] == ["x2", "high2", "y1", "y2"]
+        assert running(driver) == {"x2", "y1", "y2"}
+        assert driver.scheduler.stats(3.0).blocked == {2: "its class runs as many as it may"}
+
     def test_mode_off_displaces_nobody(self) -> None:
         driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW], preemption_mode=PreemptionMode.OFF))
         add(driver, "low", max_tokens=9, service_class="low")
@@ -154,86 +174,6 @@ class TestDisplacement:
         add(driver, "high", max_tokens=2, service_class="high")
         driver.run()
         assert starts(driver) == ["low", "high"]
-
-
-def stream(driver: Driver, steps: int) -> dict[str, int]:
-    """Keep eight requests of the high class waiting; the step at which each request first started."""
-    first: dict[str, int] = {}
-    for step in range(steps):
-        while driver.scheduler.stats(0.0).num_waiting < 8:
-            add(
-                driver,
-                f"high{len(first)}-{step}-{driver.scheduler.stats(0.0).num_waiting}",
-                max_tokens=8,
-                service_class="high",
-            )
-        driver.now += 1.0
-        plan = driver.step()
-        assert plan is not None
-        for start in plan.starts:
-            first.setdefault(start.sequence_id.request_id, step)
-    return first
-
-
-class TestAgedLane:
-    def test_probe_c_the_worst_class_starts_within_max_wait_under_a_steady_better_stream(self) -> None:
-        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW]))
-        for index in range(3):
-            add(driver, f"high{index}", max_tokens=8, service_class="high")
-        driver.step()
-        add(driver, "low", max_tokens=4, service_class="low")
-        first = stream(driver, 60)
-        assert first["low"] <= 10
-
-    def test_the_jth_aged_request_starts_within_max_wait_and_the_service_of_those_before_it(self) -> None:
-        """One slot, 6 tokens each: the lane serves one every 6 steps, and never more than one at once."""
-        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW], aged_slots=1))
-        for index in range(4):
-            add(driver, f"high{index}", max_tokens=8, service_class="high")
-        for index in range(5):
-            add(driver, f"low{index}", max_tokens=6, service_class="low")
-        first = stream(driver, 120)
-        for index in range(5):
-            assert first[f"low{index}"] <= 10 + 6 * index
-
-    def test_it_takes_no_slot_from_better_classes(self) -> None:
-        """With blocks and budget to spare the high class runs step by step as it does without any low request."""
-
-        def high_rows(*, with_low: bool) -> list[int]:
-            driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, AGEING_LOW]))
-            for index in range(12 if with_low else 0):
-                add(driver, f"low{index}", max_tokens=20, service_class="low")
-            finished = []
-            for step in range(80):
-                if step % 3 == 0:
-                    add(driver, f"high{step}", max_tokens=10, service_class="high")
-                driver.now += 1.0
-                driver.step()
-                finished.append(sum(id.startswith("high") for id in driver.finishes()))
-            return finished
-
-        assert high_rows(with_low=True) == high_rows(with_low=False)
-
-    def test_without_slots_it_keeps_nothing(self) -> None:
-        driver = Driver(make_scheduler(classes=[AGEING_LOW], aged_slots=0))
-        add(driver, "low", max_tokens=3, service_class="low")
-        driver.now = 20.0
-        driver.run()
-        assert driver.finishes() == {"low/0": (FinishReason.LENGTH, 3)}
-
-    def test_it_runs_no_more_of_a_class_than_may_run(self) -> None:
-        low = ServiceClass(name="low", level=2, max_wait_s=10.0, max_running=1)
-        driver = Driver(make_scheduler(max_num_seqs=4, classes=[HIGH, low], aged_slots=2))
-        for index in range(3):
-            add(driver, f"low{index}", max_tokens=30, service_class="low")
-        driver.now = 20.0
-        driver.step()
-        driver.step()
-        assert running(driver) == {"low0"}
-        assert driver.scheduler.stats(20.0).blocked == {
-            0: "its class runs as many as it may",
-            2: "its class runs as many as it may",
-        }
 
 
 class TestDeadlines:
@@ -352,16 +292,15 @@ class TestSharing:
         assert len(driver.finishes()) == 7
 
 
-def test_of_the_default_classes_interactive_goes_before_standard_and_batch_has_the_aged_slot() -> None:
+def test_of_the_default_classes_interactive_goes_before_standard_and_standard_before_batch() -> None:
     driver = Driver(make_scheduler(max_num_seqs=3, classes=DEFAULT_CLASSES))
     for name in ("batch", "standard", "interactive"):
         for index in range(3):
             add(driver, f"{name}{index}", service_class=name, max_tokens=2)
     driver.step()
-    assert running(driver) == {"interactive0", "interactive1", "batch0"}
+    assert running(driver) == {"interactive0", "interactive1", "interactive2"}
     driver.run()
-    finished = [id[:-3] for id in driver.finishes() if not id.startswith("batch")]
-    assert finished == ["interactive"] * 3 + ["standard"] * 3
+    assert [id[:-3] for id in driver.finishes()] == ["interactive"] * 3 + ["standard"] * 3 + ["batch"] * 3
 
 
 class TestFigures:
