@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from .backlog import Backlog
 from .classes import ServiceClass
 from .fairness import FairShare
 from .queue import Queue
@@ -28,10 +29,8 @@ class ClassQueue:
         self.share: FairShare[str] = FairShare(lambda tenant: tenant_weights.get(tenant, 1.0))
         self._queues: dict[str, Queue] = {}
         self.resumes = Queue()  # what was displaced, in the order of rank, over all tenants
+        self.backlog = Backlog()
         self._queued_requests: Counter[str] = Counter()  # their sequences that never started
-        self.num_queued = 0  # sequences that never started, parked ones included
-        self.num_queued_tokens = 0  # of their prompts
-        self.num_queued_output_tokens = 0  # the most that they may generate
         self.num_running = 0
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -52,7 +51,7 @@ class ClassQueue:
             raise InvalidRequest(
                 "prompt", f"class {name} may queue {most} prompt tokens; this request has {own_tokens}"
             )
-        if (tokens := self.num_queued_tokens + own_tokens) > most:
+        if (tokens := self.backlog.num_queued_tokens + own_tokens) > most:
             raise QueueFull(f"class {name} may queue {most} prompt tokens; this request makes it {tokens}")
         if (requests := len(self._queued_requests) + 1) > (most := self.service_class.max_queued_requests):
             raise QueueFull(f"class {name} may queue {most} requests; this request makes it {requests}")
@@ -63,8 +62,8 @@ class ClassQueue:
             name=limits.name,
             level=level,
             num_running=self.num_running,
-            num_queued=self.num_queued,
-            num_queued_tokens=self.num_queued_tokens,
+            num_queued=self.backlog.num_queued,
+            num_queued_tokens=self.backlog.num_queued_tokens,
             num_queued_requests=len(self._queued_requests),
             num_displaced=waits.num_displaced[limits.name],
             oldest_wait_s=waits.oldest_s.get(limits.name, 0.0),
@@ -75,15 +74,19 @@ class ClassQueue:
             default_deadline_s=limits.default_deadline_s,
         )
 
-    def count_queued(self, sequence: Sequence, change: int) -> None:
-        """A sequence waits for its first start (1), or waits no more (-1)."""
+    def enqueue(self, sequence: Sequence) -> None:
+        """A new sequence waits for its first start."""
+        self.backlog.queue(sequence)
+        self._queued_requests[sequence.id.request_id] += 1
+        self.share.enqueue(self.party(sequence.request.tenant))
+
+    def dequeue(self, sequence: Sequence) -> None:
+        """A sequence waits for its first start no more."""
         request_id = sequence.id.request_id
-        self._queued_requests[request_id] += change
+        self._queued_requests[request_id] -= 1
         if not self._queued_requests[request_id]:
             del self._queued_requests[request_id]
-        self.num_queued += change
-        self.num_queued_tokens += change * sequence.prompt_len
-        self.num_queued_output_tokens += change * sequence.output_limit
+        self.share.dequeue(self.party(sequence.request.tenant))
 
     def party(self, tenant: str) -> str:
         """Whom a tenant's tokens are charged to: everyone alike where the class does not share."""

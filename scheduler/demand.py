@@ -1,66 +1,85 @@
 """What is asked and what is served: how long a newcomer will wait, and when a refused one should come back.
 
-The estimate is QLM's (SoCC '24): expected tokens queued ahead over the token rate measured.
+The estimate is QLM's (SoCC '24): the work ahead over the token rate measured. Ahead is what this level and better have
+queued, running and displaced. The rate is what all levels together are served while the executor works, less what better
+levels take, idle times included: they go on arriving while the newcomer waits.
 """
 
 import math
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from .class_queue import ClassQueue
 from .draft import Row
 from .queues import Queues
-from .sequence import Sequence
 
-HALF_LIFE_S = 10.0  # of the measured rates, in busy seconds
+HALF_LIFE_S = 10.0  # of the measured rates
+LEAST_SHARE = 0.05  # of the rate that a level is thought to have, whatever better levels take
 MIN_RETRY_S, MAX_RETRY_S = 1, 60
 JITTER = 0.1  # spreads equal answers, by key, so that the refused do not come back at once
 
 
 class Demand:
-    """Rates by level and average outputs by class, as they are measured."""
+    """Rates by level as they are measured. `num_fitting` is how many sequences run at once."""
 
-    def __init__(self) -> None:
-        self._busy_s = 0.0
-        self._served: dict[int, float] = {}  # tokens by level, decayed as the seconds are
-        self._average_output: dict[str, float] = {}
+    def __init__(self, num_fitting: int) -> None:
+        self.num_fitting = num_fitting
+        self._busy = _Rate()  # of all levels, over the seconds in which the executor works
+        self._taken: dict[int, _Rate] = {}  # by each level, over all seconds
+        self._served_at: float | None = None
 
-    def serve(self, rows: Iterable[Row], elapsed_s: float) -> None:
-        """A step took so long for these rows; prompt and output tokens count alike."""
-        keep = 0.5 ** (elapsed_s / HALF_LIFE_S)
-        self._busy_s = self._busy_s * keep + elapsed_s
-        served = {level: tokens * keep for level, tokens in self._served.items()}
+    def serve(self, rows: Iterable[Row], elapsed_s: float, now: float) -> None:
+        """A step took so long for these rows, until `now`; prompt and output tokens count alike."""
+        tokens: dict[int, int] = {}
         for row in rows:
             level = row.sequence.level
-            served[level] = served.get(level, 0.0) + row.num_tokens
-        self._served = served
-
-    def finish(self, sequence: Sequence) -> None:
-        """The sequence has ended by itself, with all of its output."""
-        name = sequence.request.service_class
-        average = self._average_output.get(name, float(sequence.num_output))
-        self._average_output[name] = average + 0.05 * (sequence.num_output - average)
+            tokens[level] = tokens.get(level, 0) + row.num_tokens
+        self._busy.observe(sum(tokens.values()), elapsed_s)
+        passed_s = elapsed_s if self._served_at is None else now - self._served_at
+        self._served_at = now
+        for level in {*self._taken, *tokens}:
+            self._taken.setdefault(level, _Rate()).observe(tokens.get(level, 0), passed_s)
 
     def wait_s(self, queues: Queues, level: int) -> float | None:
-        """Seconds until what this level and better have queued is served; None while no rate is known."""
-        served = sum(tokens for number, tokens in self._served.items() if number <= level)
-        if not served or not self._busy_s:
+        """Seconds until a newcomer of this level can start; None while no rate is known. O(classes)."""
+        rate = self._rate(level)
+        if rate is None:
             return None
-        ahead = sum(self._queued_tokens(each) for number, each in queues.class_queues() if number <= level)
-        return ahead * self._busy_s / served
+        ahead = [queue.backlog for number, queue in queues.class_queues() if number <= level]
+        num_sequences = sum(each.num_sequences for each in ahead)
+        if num_sequences < self.num_fitting:
+            return 0.0
+        mean_output = sum(each.expected_output for each in ahead) / num_sequences
+        still_running = (self.num_fitting - 1) * mean_output / 2  # beside the newcomer, when it starts
+        return max(0.0, sum(each.expected_tokens for each in ahead) - still_running) / rate
 
     def retry_after_s(self, queues: Queues, level: int, key: str) -> int:
-        """Whole seconds in 1..60 after which a refused request may find room."""
-        wait_s = self.wait_s(queues, level)
-        if wait_s is None:
-            return MIN_RETRY_S
+        """Whole seconds in 1..60 after which a refused request may find room; 1 while no rate is known."""
+        wait_s = self.wait_s(queues, level) or 0.0
         draw = int.from_bytes(blake2b(key.encode(), digest_size=4).digest()) / 2**32
         jittered = wait_s * (1 + JITTER * (2 * draw - 1))
-        return max(MIN_RETRY_S, min(MAX_RETRY_S, math.ceil(jittered)))
+        return math.ceil(max(MIN_RETRY_S, min(MAX_RETRY_S, jittered)))
 
-    def _queued_tokens(self, queue: ClassQueue) -> float:
-        """Prompts and expected outputs that wait for their first start."""
-        average = self._average_output.get(queue.service_class.name)
-        most = float(queue.num_queued_output_tokens)
-        expected = most if average is None else min(most, average * queue.num_queued)
-        return queue.num_queued_tokens + expected
+    def _rate(self, level: int) -> float | None:
+        """Tokens a second that this level can be served."""
+        if (total := self._busy.per_s) is None:
+            return None
+        better = sum(rate.per_s or 0.0 for number, rate in self._taken.items() if number < level)
+        return max(total - better, LEAST_SHARE * total)
+
+
+class _Rate:
+    """Tokens a second, of late."""
+
+    def __init__(self) -> None:
+        self._tokens = 0.0
+        self._seconds = 0.0
+
+    def observe(self, num_tokens: int, elapsed_s: float) -> None:
+        keep = 0.5 ** (elapsed_s / HALF_LIFE_S)
+        self._tokens = self._tokens * keep + num_tokens
+        self._seconds = self._seconds * keep + elapsed_s
+
+    @property
+    def per_s(self) -> float | None:
+        """None: nothing is known."""
+        return self._tokens / self._seconds if self._tokens and self._seconds else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence as Items
 from .claims import Claims
 from .class_queue import ClassQueue
 from .classes import ClassError, ServiceClass
+from .events import FinishReason
 from .fairness import PROMPT_TOKEN, SAMPLED_TOKEN, FairShare
 from .hashing import BlockHash
 from .lane import AgedLane
@@ -30,7 +31,7 @@ class Level:
     @property
     def is_held_back(self) -> bool:
         """Whether something waits here that only a class's max_running keeps from running."""
-        return any((queue.num_queued or queue.resumes) and not queue.is_open for queue in self.classes.values())
+        return any((queue.backlog.num_queued or queue.resumes) and not queue.is_open for queue in self.classes.values())
 
     def peek(self) -> Sequence | None:
         """What runs next of this level; a class at its max_running rests until one of its sequences leaves."""
@@ -74,7 +75,7 @@ class Queues:
     @property
     def num_waiting_tokens(self) -> int:
         """Prompt tokens that wait for their first start."""
-        return sum(queue.num_queued_tokens for queue in self._classes.values())
+        return sum(queue.backlog.num_queued_tokens for queue in self._classes.values())
 
     def class_queues(self) -> Iterator[tuple[int, ClassQueue]]:
         """Every class with the number of its level."""
@@ -96,8 +97,7 @@ class Queues:
         """A new sequence waits for its first start."""
         queue, level = self._home(sequence)
         level.share.enqueue(queue.service_class.name)
-        queue.share.enqueue(queue.party(sequence.request.tenant))
-        queue.count_queued(sequence, 1)
+        queue.enqueue(sequence)
         self.num_waiting += 1
         self._put(sequence)
 
@@ -107,8 +107,10 @@ class Queues:
         self._take(sequence)
         self.num_waiting -= 1
         queue.num_running += 1
+        queue.backlog.owe(sequence, 0)
         if sequence.state is State.WAITING:
             self._dequeue(sequence, queue, level)
+            queue.backlog.start(sequence)
             num_computed = sequence.prompt_len - sequence.num_cached_tokens
             self._charge(queue.service_class.name, sequence.request.tenant, PROMPT_TOKEN * num_computed)
 
@@ -118,8 +120,14 @@ class Queues:
         self._leave(queue, level)
         self.num_waiting += 1
         self._put(sequence)
+        self.owe(sequence)
         if sequence.aged_at is not None:
             self.lane.enter(sequence, sequence.aged_at)
+
+    def owe(self, sequence: Sequence) -> None:
+        """What was saved of a displaced sequence has changed: with nothing there, it is computed again."""
+        is_saved = sequence.saved is not None and bool(sequence.saved.held)
+        self._home(sequence)[0].backlog.owe(sequence, 0 if is_saved else len(sequence.tokens))
 
     def may_run(self, sequence: Sequence) -> bool:
         """Whether its class may run one more."""
@@ -138,11 +146,13 @@ class Queues:
         """One token of each was committed."""
         tokens = Counter((sequence.request.service_class, sequence.request.tenant) for sequence in sequences)
         for (name, tenant), count in tokens.items():
+            self._classes[name].backlog.sampled(count)
             self._charge(name, tenant, SAMPLED_TOKEN * count)
 
-    def end(self, sequence: Sequence) -> None:
+    def end(self, sequence: Sequence, reason: FinishReason) -> None:
         """A sequence is about to finish, from whatever state."""
         queue, level = self._home(sequence)
+        queue.backlog.end(sequence, reason)
         if sequence.state is State.RUNNING:
             self._leave(queue, level)
         else:
@@ -195,8 +205,7 @@ class Queues:
 
     def _dequeue(self, sequence: Sequence, queue: ClassQueue, level: Level) -> None:
         """The sequence does not wait for its first start any more."""
-        queue.count_queued(sequence, -1)
-        queue.share.dequeue(queue.party(sequence.request.tenant))
+        queue.dequeue(sequence)
         level.share.dequeue(queue.service_class.name)
 
     def _take(self, sequence: Sequence) -> None:
@@ -213,7 +222,7 @@ class Queues:
     def _leave(self, queue: ClassQueue, level: Level) -> None:
         """One sequence of the class runs no more: a class that rested at its max_running may have more to start."""
         queue.num_running -= 1
-        if queue.num_queued:
+        if queue.backlog.num_queued:
             level.share.offer(queue.service_class.name)
 
     def check(self, waiting: Items[Sequence], residents: Items[Sequence], claims: Claims) -> None:
@@ -228,8 +237,5 @@ class Queues:
             assert claims.is_awaitable(s.parked_for, s.level), f"{s} waits for a block that nobody as good computes"
         assert sum(level.num_parked for level in self.levels) == len({id(s) for s in parked})
         for name, queue in self._classes.items():
-            new = [s for s in waiting if s.state is State.WAITING and s.request.service_class == name]
-            assert queue.num_queued == len(new)
-            assert queue.num_queued_tokens == sum(s.prompt_len for s in new)
-            assert queue.num_queued_output_tokens == sum(s.output_limit for s in new)
+            queue.backlog.check([s for s in (*waiting, *residents) if s.request.service_class == name])
             assert queue.num_running == sum(s.request.service_class == name for s in residents)

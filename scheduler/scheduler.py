@@ -51,7 +51,7 @@ class Scheduler:
         self._counters = Counters()
         self._starts = count()
         self._estimates = Estimates()
-        self._demand = Demand()
+        self._demand = Demand(limits.max_num_seqs)
         self._suspects = Suspects()
         self._admission = Admission(self._queues, self._ledger, self._timers, self._demand)
         self._attach(engine)
@@ -85,9 +85,7 @@ class Scheduler:
     def finish(self, sequence_id: SequenceId, kept_tokens: int) -> None:
         """End the sequence as stopped with the first `kept_tokens` of its output. One that has ended is no error."""
         if sequence := self._ledger.find(sequence_id):
-            del sequence.tokens[sequence.prompt_len + kept_tokens :]
-            self._demand.finish(sequence)
-            self._end(sequence, FinishReason.STOP)
+            self._end(sequence, FinishReason.STOP, kept_tokens=kept_tokens)
 
     # Plan.
 
@@ -98,6 +96,7 @@ class Scheduler:
         if not self._attached or (suspect and self._in_flight):
             return None
         draft = self._planner.draft(self._next_step, now, alone=suspect)
+        self._demand.num_fitting = self._planner.num_fitting
         residents, cache = self._residency.residents, self._residency.cache
         if not draft.rows and not residents.has_releases:
             return None
@@ -137,7 +136,7 @@ class Scheduler:
         assert draft.step == result.step, f"result of step {result.step} while step {draft.step} is due"
         if rows:
             self._estimates.observe(draft.work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
-            self._demand.serve(rows.values(), now - max(draft.now, self._committed_at))
+            self._demand.serve(rows.values(), now - max(draft.now, self._committed_at), now)
         self._committed_at = now
         self._counters.copied_out_s += result.copied_out_s
         self._counters.copied_in_s += result.copied_in_s
@@ -169,14 +168,20 @@ class Scheduler:
         self._queues.charge_sampled(served)
         self._counters.count_sampled(served)
         for sequence, reason in ended:
-            self._demand.finish(sequence)
             self._end(sequence, reason)
 
-    def _end(self, sequence: Sequence, reason: FinishReason, message: str = "") -> None:
-        """The one way a sequence ends. Its blocks are free for the next plan, since plans act as if serial."""
+    def _end(
+        self, sequence: Sequence, reason: FinishReason, message: str = "", *, kept_tokens: int | None = None
+    ) -> None:
+        """The one way a sequence ends. Its blocks are free for the next plan, since plans act as if serial.
+
+        What it generated beyond `kept_tokens` does not count.
+        """
         if sequence.state is State.FINISHED:
             return
-        self._queues.end(sequence)
+        self._queues.end(sequence, reason)
+        if kept_tokens is not None:
+            del sequence.tokens[sequence.prompt_len + kept_tokens :]
         if sequence.state is State.RUNNING:
             self._residency.vacate(sequence)
         else:
@@ -200,6 +205,8 @@ class Scheduler:
             self._residency.requeue(sequence, now)
         for sequence in self._ledger:
             sequence.forget_executor()
+            if sequence.state is State.PREEMPTED:
+                self._queues.owe(sequence)
         self._attach(self._engine)
         self._attached = False
         if culprit:

@@ -85,6 +85,7 @@ class Sequence:
     num_indexed: int = 0
     num_cached_tokens: int = 0  # prompt tokens that the first start found in the prefix cache
     saved: Saved | None = None  # while preempted with swap
+    owed_tokens: int = 0  # while preempted with nothing saved: to be computed again
 
     def __post_init__(self, service_class: ServiceClass, max_output: int, generated: Items[int]) -> None:
         self.tokens = [*self.request.prompt, *generated]
