@@ -34,7 +34,8 @@ class Admission:
     ) -> None:
         """Queue the request, or raise InvalidRequest (it could never run) or QueueFull (not now).
 
-        One that has `generated` before is exempt from queue limits and queue timeouts.
+        One that has `generated` before is exempt from queue limits and queue timeouts. A queue timeout is the request's:
+        its first sequence is watched for it.
         """
         if self._ledger.of_request(request.id):
             raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
@@ -63,7 +64,7 @@ class Admission:
         self._ledger.open(request.id, sequences)
         for sequence in sequences:
             self._queues.add(sequence)
-            self._timers.watch(sequence, service_class, times_out=generated is None)
+            self._timers.watch(sequence, service_class, times_out=generated is None and sequence is sequences[0])
 
     def delay(self, sequence: Sequence) -> None:
         """Let all that its tenant has waiting go first."""

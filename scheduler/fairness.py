@@ -33,6 +33,7 @@ class _Least(Generic[Party]):
     """The least counter of a changing set of parties, O(log n) amortised.
 
     Counters only grow, so an entry that was pushed with an older counter is too low: it is put right when it comes up.
+    Entries of parties that are no members any more go when they come up, or when they outnumber the members.
     """
 
     def __init__(self, accounts: dict[Party, _Account]) -> None:
@@ -53,6 +54,10 @@ class _Least(Generic[Party]):
 
     def discard(self, party: Party) -> None:
         self._members.discard(party)
+        if len(self._heap) > 2 * len(self._members) + 64:
+            self._entered = set(self._members)
+            self._heap = [(self._accounts[each].counter, self._accounts[each].number, each) for each in self._members]
+            heapq.heapify(self._heap)
 
     def peek(self) -> Party | None:
         while self._heap:
@@ -79,7 +84,8 @@ class FairShare(Generic[Party]):
         self._backlogged = _Least(self._accounts)
         self._servable = _Least(self._accounts)
         self._num_seen = 0
-        self._forget_at = 64  # accounts
+        self._num_idle = 0  # accounts without a live sequence
+        self._forget_at = 64  # of those
         self._last = _Account(-1, 1.0)  # of the party that was backlogged last
 
     def __len__(self) -> int:
@@ -92,6 +98,8 @@ class FairShare(Generic[Party]):
         if account.num_queued == 0:
             account.counter = max(account.counter, self._floor())
             self._backlogged.add(party)
+        if account.num_live == 0:
+            self._num_idle -= 1
         account.num_queued += 1
         account.num_live += 1
 
@@ -106,7 +114,12 @@ class FairShare(Generic[Party]):
 
     def end(self, party: Party) -> None:
         """A sequence lives no more; one that waited is dequeued first."""
-        self._accounts[party].num_live -= 1
+        account = self._accounts[party]
+        account.num_live -= 1
+        if account.num_live == 0:
+            self._num_idle += 1
+            if self._num_idle > self._forget_at:
+                self._forget()
 
     def charge(self, party: Party, cost: float) -> None:
         """The party was served tokens, in units of PROMPT_TOKEN."""
@@ -135,13 +148,15 @@ class FairShare(Generic[Party]):
         return self._last.counter if least is None else self._accounts[least].counter
 
     def _open(self, party: Party) -> _Account:
-        """A new account. Old ones that the next arrival would lift anyway are forgotten now and then."""
-        if len(self._accounts) >= self._forget_at:
-            floor = self._floor()
-            idle = [name for name, old in self._accounts.items() if not old.num_live and old.counter <= floor]
-            for name in idle:
-                del self._accounts[name]
-            self._forget_at = 2 * len(self._accounts) + 64
         account = self._accounts[party] = _Account(self._num_seen, self._weight_of(party))
         self._num_seen += 1
+        self._num_idle += 1  # until the caller has counted its first sequence
         return account
+
+    def _forget(self) -> None:
+        """Idle accounts that their next arrival would lift anyway say nothing."""
+        floor = self._floor()
+        for name in [name for name, old in self._accounts.items() if not old.num_live and old.counter <= floor]:
+            del self._accounts[name]
+            self._num_idle -= 1
+        self._forget_at = 2 * self._num_idle + 64

@@ -117,15 +117,18 @@ class Scheduler:
                 self._queues.age(sequence, now)
             elif alarm is Alarm.DEADLINE:
                 self._end(sequence, FinishReason.EXPIRED, f"the deadline passed after {waited_s:.3g} s")
-            elif sequence.state is State.WAITING:
-                self._time_out(sequence, waited_s)
+            else:
+                self._time_out(self._ledger.of_request(sequence.id.request_id), waited_s)
 
-    def _time_out(self, sequence: Sequence, waited_s: float) -> None:
-        """The sequence has waited for its first start as long as its class allows."""
-        if self._queues.class_of(sequence.request).queue_timeout_action is TimeoutAction.REJECT:
-            self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
-        else:
-            self._admission.delay(sequence)
+    def _time_out(self, siblings: Items[Sequence], waited_s: float) -> None:
+        """The request has waited as long as its class allows. Once a sequence of it has started, it waits no more."""
+        if any(sequence.first_start is not None for sequence in siblings):
+            return
+        for sequence in siblings:
+            if self._queues.class_of(sequence.request).queue_timeout_action is TimeoutAction.REJECT:
+                self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
+            else:
+                self._admission.delay(sequence)
 
     # Commit.
 
@@ -188,6 +191,7 @@ class Scheduler:
             self._residency.cache.forget(sequence)
         self._suspects.forget(sequence)
         sequence.move(Move.FINISH)
+        self._timers.forget(sequence)
         self._ledger.close(sequence, reason, message)
 
     # The executor comes and goes.

@@ -75,6 +75,7 @@ class Sequence:
     waits_since: float = field(init=False)  # seconds: its arrival, or when it was displaced last
     place: int = field(init=False)  # among its tenant's, after priority; a queue timeout gives a later one
     ticket: int = 0  # of its place in a queue; an older one is void
+    num_alarms: int = 0  # that are set for it
     parked_for: BlockHash | None = None  # waits beside its queue for this block
 
     # Its blocks.

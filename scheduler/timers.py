@@ -29,7 +29,11 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[_Timer] = []
         self._num_set = 0
-        self._sweep_at = 64
+        self._num_dead = 0
+
+    def __len__(self) -> int:
+        """Alarms that are remembered."""
+        return len(self._heap)
 
     def watch(self, sequence: Sequence, service_class: ServiceClass, *, times_out: bool) -> None:
         """Set all that its request and its class ask for, but no queue timeout unless it `times_out`."""
@@ -39,26 +43,30 @@ class Timers:
             (Alarm.AGED, service_class.max_wait_s),
         ):
             if after_s is not None:
-                self._set(sequence, alarm, sequence.arrival + after_s)
+                heapq.heappush(self._heap, _Timer(sequence.arrival + after_s, self._num_set, alarm, sequence))
+                self._num_set += 1
+                sequence.num_alarms += 1
 
-    def _set(self, sequence: Sequence, alarm: Alarm, due: float) -> None:
-        heapq.heappush(self._heap, _Timer(due, self._num_set, alarm, sequence))
-        self._num_set += 1
-        if len(self._heap) > self._sweep_at:
+    def forget(self, sequence: Sequence) -> None:
+        """The sequence has finished."""
+        self._num_dead += sequence.num_alarms
+        if self._num_dead > len(self._heap) // 2 + 64:
             self._heap = [timer for timer in self._heap if _is_live(timer)]
             heapq.heapify(self._heap)
-            self._sweep_at = 2 * len(self._heap) + 64
+            self._num_dead = 0
 
     def next_due(self) -> float | None:
         """When the earliest alarm rings; None: never."""
         while self._heap and not _is_live(self._heap[0]):
             heapq.heappop(self._heap)
+            self._num_dead -= 1
         return self._heap[0].due if self._heap else None
 
     def ring(self, now: float) -> Iterator[tuple[Alarm, Sequence]]:
         """The alarms that are due, earliest first."""
         while (due := self.next_due()) is not None and due <= now:
             timer = heapq.heappop(self._heap)
+            timer.sequence.num_alarms -= 1
             yield timer.alarm, timer.sequence
 
 

@@ -114,6 +114,17 @@ def test_ten_thousand_parties_that_came_and_went_are_forgotten() -> None:
     assert len(share) < 200
 
 
+def test_ten_thousand_parties_that_wait_and_give_up_are_forgotten() -> None:
+    share = share_of()
+    for number in range(10_000):
+        join(share, str(number))
+    for number in range(10_000):
+        leave(share, str(number))
+    assert len(share) < 200
+    join(share, "next")
+    assert share.peek() == "next"
+
+
 def test_it_agrees_with_the_paper() -> None:
     """Random arrivals, starts, ends and charges against Algorithm 2 of the paper, with plain scans.
 

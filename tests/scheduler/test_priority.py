@@ -224,6 +224,27 @@ class TestDeadlines:
         driver.step()
         assert driver.finishes()["patient/0"] == (FinishReason.EXPIRED, 0)
 
+    def test_a_queue_timeout_is_of_the_request_and_not_of_each_of_its_n(self) -> None:
+        """Once one sequence has started the request does not wait any more; before, all of it is rejected at once."""
+        driver = Driver(make_scheduler(max_num_seqs=2, classes=[ServiceClass(queue_timeout_s=3.0)]))
+        add(driver, "started", n=5, max_tokens=6)
+        driver.step()
+        add(driver, "waits", n=2, max_tokens=6)
+        driver.now = 3.0
+        driver.run()
+        assert driver.finishes() == {
+            **{f"started/{index}": (FinishReason.LENGTH, 6) for index in range(5)},
+            **{f"waits/{index}": (FinishReason.EXPIRED, 0) for index in range(2)},
+        }
+
+    def test_one_that_has_ended_had_started(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[ServiceClass(queue_timeout_s=3.0)]))
+        add(driver, "a", n=3, max_tokens=1)
+        driver.step()
+        driver.now = 3.0
+        driver.run()
+        assert set(driver.finishes().values()) == {(FinishReason.LENGTH, 1)}
+
     def test_a_queue_timeout_may_send_it_to_the_end_instead(self) -> None:
         delayed = ServiceClass(queue_timeout_s=3.0, queue_timeout_action=TimeoutAction.DELAY)
         driver = Driver(make_scheduler(max_num_seqs=1, classes=[delayed]))
