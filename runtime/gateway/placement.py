@@ -3,13 +3,15 @@
 | what                 | interactive    | standard               | batch | order inside a tenant's queue        |
 |----------------------|----------------|------------------------|-------|--------------------------------------|
 | X-Jetway-Class       | by name        | by name                | ...   |                                      |
-| priority, vLLM       | below 0        | 0                      | above | the number, lower first              |
-| priority, TRT-LLM    | above 0.5      | 0.5                    | below | the number, higher first             |
+| priority, vLLM       | below 0        | 0, if nothing else is  | above | the number, lower first              |
+| priority, TRT-LLM    | above 0.5      | 0.5, likewise          | below | the number, higher first             |
 | service_tier, OpenAI | priority, fast | default, scale         | flex  |                                      |
 | Triton priority      | level 1        | 0 is the default level | ...   | a level beyond the last: the default |
 
-The first that is there decides, in this order; then the key's default. The service_tier "auto" is OpenAI's "no opinion", as
-if it was not there. Two that disagree are an error, so that no client believes in one of them in vain.
+The first that is there decides, in this order; then the key's default. Two that disagree are an error, so that no client
+believes in one of them in vain. But three say nothing against another: the service_tier "auto", OpenAI's "no opinion", is
+as if it was not there; so is the middle priority, which clients send unasked, beside another word or where the key may
+not use `standard`; and beside a class of the user's own a priority only orders.
 """
 
 from collections.abc import Mapping
@@ -29,6 +31,7 @@ TIERS: Mapping[str, str | None] = {
     "scale": STANDARD,
     "flex": BATCH,
 }
+BUILT_IN = (INTERACTIVE, STANDARD, BATCH)  # what a priority or a service_tier can mean
 TIER_OF_CLASS = {INTERACTIVE: "priority", STANDARD: "default", BATCH: "flex"}
 MAX_PRIORITY = 2**53  # up to here a number of JSON or a double is the whole number that it says
 TRTLLM_STEPS = 1_000_000  # TensorRT-LLM's float in whole steps: the scheduler orders by integers
@@ -92,7 +95,7 @@ class Placer:
         named = self._named(asked)
         if len(set(named.values())) > 1:
             raise InvalidArgument(f"{_listed(named)} disagree", param=next(iter(named)))
-        decider, service_class = next(iter(named.items()), ("", caller.default_class))
+        decider, service_class = next(iter(named.items()), ("", self._unnamed(asked, caller)))
         if not caller.may_use(service_class):
             if decider != "service_tier":
                 raise PermissionDenied(f"this key may not use class {service_class}", param=decider or None)
@@ -118,7 +121,9 @@ class Placer:
         if asked.header is not None:
             named[asked.header_name] = asked.header
         if asked.priority is not None:
-            named["priority"] = self._class_of_priority(asked.priority)
+            meant = self._class_of_priority(asked.priority)
+            if meant != STANDARD and asked.header in (None, *BUILT_IN):
+                named["priority"] = meant
         if asked.service_tier is not None:
             if asked.service_tier not in TIERS:
                 known = ", ".join(TIERS)
@@ -135,6 +140,10 @@ class Placer:
                     param=param,
                 )
         return named
+
+    def _unnamed(self, asked: Asked, caller: Caller) -> str:
+        """The class of a call that names none; its priority, if it has one, is the middle one."""
+        return STANDARD if asked.priority is not None and caller.may_use(STANDARD) else caller.default_class
 
     def _class_of_priority(self, priority: float) -> str:
         if self._dialect is PriorityDialect.TRTLLM:

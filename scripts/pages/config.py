@@ -21,7 +21,22 @@ the result as such a file, with the origin of every value. `null` is "not set".
 CLASSES = """\
 A map of names to the fields below, in the file only. It must hold `standard`, the class of requests that name none;
 without the map, `policy` says which classes there are. Levels are strict; classes of one level share it by weight, and
-tenants inside a class by theirs.
+tenants inside a class by theirs. What is shared is tokens served: a prompt token that had to be computed counts 1, a
+generated token 2.
+"""
+
+LANE = """\
+### The aged lane
+
+Where better levels always have work, a worse one never runs, unless its class has `max_wait_s`: what has waited so long
+may enter the aged lane. There it stands before every level and nobody displaces it, so the j-th request that is due
+starts at most `max_wait_s` plus the lane's service of those before it after it came. Nothing is kept free for it; what
+runs there costs better levels
+
+* its slots, at most `aged_slots`: with `max_num_seqs` 1, the only one, for as long as it runs;
+* its KV blocks. The first takes what it needs, others no more than the place of one sequence of a better level. A request
+  that needs the whole pool stops everything else while it runs: let classes of such requests have no `max_wait_s`;
+* one block of tokens of each step while it prefills, and what better levels leave of the budget.
 """
 
 POLICY = """\
@@ -56,6 +71,7 @@ def page() -> str:
     for name, introduction in (("classes", CLASSES), ("tenants", TENANTS), ("keys", KEYS)):
         parts.append(_section(f"`{name}`", introduction, MAP_SETTINGS[name].values()))
         if name == "classes":
+            parts.append(LANE)
             parts.append(POLICY.format(**{name: _yaml(classes) for name, classes in POLICIES.items() if name != FCFS}))
     parts.append(_other_names())
     return "\n".join(parts)

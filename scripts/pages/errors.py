@@ -26,8 +26,8 @@ case. A stream ends with one event of just that, then `data: [DONE]`, never with
 clients raise as an `APIError`. Where trying again cannot help, the header `x-should-retry: false` keeps them from it.
 A path that does not exist is 404, a method that it does not take 405, a body that is too large 413.
 
-**Overload.** `Retry-After`, or `retry_after_s` of the gRPC error, is computed from what is queued and the rate at which
-it is served, in seconds. It is absent while no rate is known.
+**Overload.** `Retry-After`, or `retry_after_s` of the gRPC error, is when a full queue may have room: computed from what is
+queued and runs, and the rate at which it is served; whole seconds from 1 to 60, and 1 while no rate is known.
 """
 
 

@@ -50,7 +50,9 @@ A client that disconnects ends its call; so does one that reads nothing for `sta
 **Classes.** What a call runs as: the header `X-Jetway-Class`, else `priority`, else `service_tier`, else the default of
 the API key, else `standard`. Two that disagree are refused. `priority` is vLLM's integer (below 0 `interactive`, 0
 `standard`, above 0 `batch`) unless `priority_dialect: trtllm` makes it TensorRT-LLM's (above 0.5, 0.5, below 0.5); it also
-orders the tenant's own requests of the class. `service_tier`: `priority` and `fast` mean `interactive`,
+orders the tenant's own requests of the class, and beside the header of a class of your own it does only that. The
+middle one, 0 or 0.5, which clients send unasked, disagrees with nothing: it means `standard` where nothing else is said and
+the key may use it, else the key's default. `service_tier`: `priority` and `fast` mean `interactive`,
 `default` and `scale` `standard`, `flex` `batch`, and `auto` is no opinion, as if it was left out; a request that names
 one is told in its answer which was used. A class that the key may not use is refused with 403, but a `service_tier`
 falls to the key's best class.

@@ -50,7 +50,8 @@ class GenerateRequest(_message.Message):
     priority: _builtins.float
     """In the dialect that the server is configured for: vLLM's, a whole number, lower first, below 0 interactive, above 0
     batch; or TensorRT-LLM's, in [0, 1], higher first, above 0.5 interactive, below it batch. It also orders the
-    tenant's own requests of the class. One that disagrees with `service_class` is refused.
+    tenant's own requests of the class. One that disagrees with `service_class` is refused, but beside a class of the
+    user's own it only orders, and the middle one disagrees with nothing.
     """
     deadline_ms: _builtins.int
     """From acceptance to the end, 1 to 86400000. Absent: the class's."""

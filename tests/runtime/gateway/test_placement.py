@@ -5,7 +5,7 @@ import pytest
 from jetway.runtime.errors import InvalidArgument, PermissionDenied
 from jetway.runtime.gateway.placement import Asked, Caller, Placement, Placer, PriorityDialect
 
-LEVELS = {"interactive": 1, "standard": 2, "batch": 3}
+LEVELS = {"interactive": 1, "standard": 2, "batch": 3, "lab": 4}
 ANYONE = Caller()
 VLLM = Placer(LEVELS, PriorityDialect.VLLM)
 TRTLLM = Placer(LEVELS, PriorityDialect.TRTLLM)
@@ -28,6 +28,10 @@ TRTLLM = Placer(LEVELS, PriorityDialect.TRTLLM)
         (Asked(header="batch", priority=2, service_tier="flex"), Placement("batch", 2, "flex")),
         (Asked(header="interactive", service_tier="auto"), Placement("interactive", 0, "priority")),
         (Asked(priority=7, service_tier="auto"), Placement("batch", 7, "flex")),
+        (Asked(header="batch", priority=0), Placement("batch", 0, "flex")),
+        (Asked(priority=0, service_tier="flex"), Placement("batch", 0, "flex")),
+        (Asked(header="lab", priority=3), Placement("lab", 3, "default")),
+        (Asked(header="lab", priority=-3), Placement("lab", -3, "default")),
     ],
 )
 def test_the_table(asked: Asked, placement: Placement) -> None:
@@ -68,6 +72,8 @@ def test_inside_a_class_both_dialects_order_as_their_users_mean_it() -> None:
             r"priority \(interactive\) and service_tier \(batch\) disagree",
         ),
         (VLLM, Asked(header="standard", priority=4), "X-Jetway-Class", "disagree"),
+        (VLLM, Asked(header="lab", service_tier="flex"), "X-Jetway-Class", "disagree"),
+        (VLLM, Asked(header="lab", priority=0.5), "priority", "must be a whole number"),
     ],
 )
 def test_what_is_unknown_or_contradicts_itself_is_refused(
@@ -83,6 +89,12 @@ class TestKeys:
 
     def test_the_keys_default_is_used_when_the_call_says_nothing(self) -> None:
         assert VLLM.place(Asked(), self.caller).service_class == "batch"
+
+    def test_the_middle_priority_is_standard_where_the_key_may_use_it_and_else_says_nothing(self) -> None:
+        assert VLLM.place(Asked(priority=0), self.caller).service_class == "standard"
+        only_batch = Caller(default_class="batch", allowed_classes=frozenset({"batch"}))
+        assert VLLM.place(Asked(priority=0), only_batch) == Placement("batch", 0, "flex")
+        assert TRTLLM.place(Asked(priority=0.5), only_batch) == Placement("batch", 0, "flex")
 
     def test_the_tier_auto_says_nothing(self) -> None:
         assert VLLM.place(Asked(service_tier="auto"), self.caller) == Placement("batch", 0, "flex")
