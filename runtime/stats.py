@@ -40,5 +40,10 @@ def stats_to_proto(stats: Stats, engine: EngineDescription) -> scheduler_pb2.Sta
         classes=[scheduler_pb2.ClassStats(**asdict(each)) for each in stats.classes],
         served_tokens=stats.counters.served_tokens,
         blocked=stats.blocked,
+        rejections={limit.value: count for limit, count in stats.counters.rejections.items()},
+        queue_times={
+            name: scheduler_pb2.Histogram(bounds=each.bounds, counts=each.counts, total=each.total)
+            for name, each in stats.counters.queue_times.items()
+        },
         **{name: getattr(stats.counters, name) for name in _COUNTS},
     )

@@ -115,6 +115,7 @@ def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:
     computed = f"{stats.num_computed_tokens} computed, {stats.num_sampled_tokens} sampled"
     yield "tokens", f"{computed}, {stats.num_recomputed_tokens} recomputed, in {stats.num_steps} steps"
     yield from _named("preempted", (f"{each.count} for {each.reason}, by {each.mode}" for each in stats.preemptions))
+    yield from _named("refused", (f"{count} for {limit}" for limit, count in sorted(stats.rejections.items())))
     served = sorted(stats.served_tokens.items())
     yield from _named("tenants", (f"{tenant or '(none)'}: {tokens} tokens sampled" for tenant, tokens in served))
     blocked = sorted(stats.blocked.items())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from itertools import count
+from typing import NamedTuple
 
 from .class_queue import QueueFull
 from .demand import Demand
@@ -12,17 +13,26 @@ from .plan import EngineDescription
 from .queues import Queues
 from .request import InvalidRequest, Request
 from .sequence import Sequence
+from .stats import Counters, Rejection
 from .timers import Timers
+
+
+class Judgement(NamedTuple):
+    """Of a request that may be queued."""
+
+    max_output: int  # tokens
+    expected_wait_s: float | None
 
 
 class Admission:
     """Makes sequences of requests, in the order in which they come."""
 
-    def __init__(self, queues: Queues, ledger: Ledger, timers: Timers, demand: Demand) -> None:
+    def __init__(self, queues: Queues, ledger: Ledger, timers: Timers, demand: Demand, counters: Counters) -> None:
         self._queues = queues
         self._ledger = ledger
         self._timers = timers
         self._demand = demand
+        self._counters = counters
         self._arrivals = count()
 
     def admit(
@@ -37,16 +47,15 @@ class Admission:
         One that has `generated` before is exempt from queue limits and queue timeouts. A queue timeout is the request's:
         its first sequence is watched for it.
         """
-        if self._ledger.of_request(request.id):
-            raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
-        max_output = output_limit(request, engine)
+        try:
+            max_output, expected_wait_s = self._judge(request, engine, generated)
+        except InvalidRequest:
+            self._counters.rejections[Rejection.INVALID] += 1
+            raise
+        except QueueFull as full:
+            self._counters.rejections[full.limit] += 1
+            raise
         service_class = self._queues.class_of(request)
-        expected_wait_s = None
-        if generated is None:
-            self._check_room(request, service_class.level)
-            expected_wait_s = self._demand.wait_s(self._queues, service_class.level)
-        else:
-            check_generated(generated, request, engine)
         sequences = [
             Sequence(
                 request=request,
@@ -69,6 +78,20 @@ class Admission:
     def delay(self, sequence: Sequence) -> None:
         """Let all that its tenant has waiting go first."""
         self._queues.delay(sequence, next(self._arrivals))
+
+    def _judge(
+        self, request: Request, engine: EngineDescription, generated: Mapping[int, Items[int]] | None
+    ) -> Judgement:
+        """Raises InvalidRequest or QueueFull."""
+        if self._ledger.of_request(request.id):
+            raise InvalidRequest("request_id", f"a request {request.id!r} is live already")
+        max_output = output_limit(request, engine)
+        level = self._queues.class_of(request).level
+        if generated is not None:
+            check_generated(generated, request, engine)
+            return Judgement(max_output, None)
+        self._check_room(request, level)
+        return Judgement(max_output, self._demand.wait_s(self._queues, level))
 
     def _check_room(self, request: Request, level: int) -> None:
         try:

@@ -9,7 +9,7 @@ from .fairness import FairShare
 from .queue import Queue
 from .request import InvalidRequest, Request
 from .sequence import Sequence
-from .stats import ClassStats, Waits
+from .stats import ClassStats, Rejection, Waits
 
 
 class QueueFull(Exception):
@@ -19,6 +19,10 @@ class QueueFull(Exception):
     """
 
     retry_after_s: int | None = None
+
+    def __init__(self, limit: Rejection, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class ClassQueue:
@@ -52,9 +56,11 @@ class ClassQueue:
                 "prompt", f"class {name} may queue {most} prompt tokens; this request has {own_tokens}"
             )
         if (tokens := self.backlog.num_queued_tokens + own_tokens) > most:
-            raise QueueFull(f"class {name} may queue {most} prompt tokens; this request makes it {tokens}")
+            message = f"class {name} may queue {most} prompt tokens; this request makes it {tokens}"
+            raise QueueFull(Rejection.QUEUED_TOKENS, message)
         if (requests := len(self._queued_requests) + 1) > (most := self.service_class.max_queued_requests):
-            raise QueueFull(f"class {name} may queue {most} requests; this request makes it {requests}")
+            message = f"class {name} may queue {most} requests; this request makes it {requests}"
+            raise QueueFull(Rejection.QUEUED_REQUESTS, message)
 
     def stats(self, level: int, waits: Waits, expected_wait_s: float | None) -> ClassStats:
         limits = self.service_class

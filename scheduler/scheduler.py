@@ -22,7 +22,7 @@ from .request import Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
-from .stats import Counters, Stats, Waits
+from .stats import Counters, Rejection, Stats, Waits
 from .suspects import Suspects
 from .timers import Alarm, Timers
 
@@ -53,7 +53,7 @@ class Scheduler:
         self._estimates = Estimates()
         self._demand = Demand(limits.max_num_seqs)
         self._suspects = Suspects()
-        self._admission = Admission(self._queues, self._ledger, self._timers, self._demand)
+        self._admission = Admission(self._queues, self._ledger, self._timers, self._demand, self._counters)
         self._attach(engine)
 
     def _attach(self, engine: EngineDescription) -> None:
@@ -124,11 +124,13 @@ class Scheduler:
         """The request has waited as long as its class allows. Once a sequence of it has started, it waits no more."""
         if any(sequence.first_start is not None for sequence in siblings):
             return
-        for sequence in siblings:
-            if self._queues.class_of(sequence.request).queue_timeout_action is TimeoutAction.REJECT:
-                self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
-            else:
+        if self._queues.class_of(siblings[0].request).queue_timeout_action is TimeoutAction.DELAY:
+            for sequence in siblings:
                 self._admission.delay(sequence)
+            return
+        self._counters.rejections[Rejection.QUEUE_TIMEOUT] += 1
+        for sequence in siblings:
+            self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
 
     # Commit.
 

@@ -1,5 +1,6 @@
 """Figures of the scheduler: what only grows, and how things stand."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Sequence as Items
@@ -16,6 +17,31 @@ OTHERS = "(others)"
 class PreemptionReason(StrEnum):
     PRIORITY = "priority"  # a better level took its slot or its blocks
     KV_FULL = "kv_full"  # a better rank, or it itself, needed a block
+
+
+class Rejection(StrEnum):
+    """Why a request was refused, or given up before it started: the limit that it met."""
+
+    INVALID = "invalid"  # it could never run
+    QUEUED_REQUESTS = "max_queued_requests"
+    QUEUED_TOKENS = "max_queued_tokens"
+    QUEUE_TIMEOUT = "queue_timeout_s"
+
+
+class Histogram:
+    """How many values were at most each bound, and above the last; O(log n) to observe."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # of each bucket by itself
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+QUEUE_TIME_BOUNDS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +64,8 @@ class Counters:
     served_tokens: Counter[str] = field(default_factory=Counter)  # sampled, by tenant
     wait_error_s: float = 0.0  # sum of |estimated - real| waits for the first start
     num_waits_estimated: int = 0
+    rejections: Counter[Rejection] = field(default_factory=Counter)  # requests
+    queue_times: dict[str, Histogram] = field(default_factory=dict)  # waits for the first start, by class, seconds
 
     @property
     def num_preemptions(self) -> int:
@@ -48,6 +76,10 @@ class Counters:
         self.num_started += 1
         self.num_prompt_tokens += sequence.prompt_len
         self.num_cached_tokens += sequence.num_cached_tokens
+        name = sequence.request.service_class
+        if name not in self.queue_times:
+            self.queue_times[name] = Histogram(QUEUE_TIME_BOUNDS_S)
+        self.queue_times[name].observe(now - sequence.arrival)
         if sequence.expected_wait_s is not None:
             self.wait_error_s += abs(now - sequence.arrival - sequence.expected_wait_s)
             self.num_waits_estimated += 1

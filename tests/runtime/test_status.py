@@ -65,6 +65,7 @@ STATUS = admin_pb2.StatusResponse(
                 oldest_wait_s=61.25,
             ),
         ],
+        rejections={"max_queued_requests": 4, "invalid": 1},
         served_tokens={"acme": 600, "": 300},
         blocked={3: "every slot is taken by an equal or better level", 0: "the token budget is spent"},
     ),
@@ -86,6 +87,8 @@ prompts      3000 tokens, 96 of them cached
 tokens       4000 computed, 900 sampled, 64 recomputed, in 100 steps
 preempted    7 for priority, by swap
              1 for kv_full, by recompute
+refused      1 for invalid
+             4 for max_queued_requests
 tenants      (none): 300 tokens sampled
              acme: 600 tokens sampled
 blocked      aged lane: the token budget is spent

@@ -1,13 +1,16 @@
 """Levels, displacement and deadlines: the behaviour probes of contracts/field.md section 4.4 and more."""
 
+import contextlib
 import random
 from typing import Any
 
 import pytest
 
+from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.classes import DEFAULT_CLASSES, ServiceClass, TimeoutAction
 from jetway.scheduler.events import FinishReason
 from jetway.scheduler.limits import PreemptionMode
+from jetway.scheduler.request import InvalidRequest
 from tests.support.scheduling import Driver, ReferenceExecutor, expected_tokens, make_request, make_scheduler
 
 HIGH = ServiceClass(name="high", level=1)
@@ -371,6 +374,43 @@ class TestFigures:
         assert (low.num_queued, low.num_queued_tokens, low.oldest_wait_s) == (1, 7, 3.0)
         assert (high.num_queued_requests, low.num_queued_requests) == (0, 1)
         assert dict(stats.counters.served_tokens) == {"t": 1}
+
+    def test_each_request_that_is_refused_is_counted_by_the_limit_that_it_met(self) -> None:
+        """dynamo issues 8189 and 9755: distinct counters for each knob."""
+        narrow = ServiceClass(max_queued_requests=2, max_queued_tokens=20, queue_timeout_s=3.0)
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[narrow]))
+        add(driver, "runs", max_tokens=9)
+        driver.step()
+        for id, fields in [("a", {"n": 2}), ("too many tokens", {"prompt_len": 15}), ("b", {})]:
+            with contextlib.suppress(QueueFull):
+                add(driver, id, **fields)
+        for id, fields in [("too many", {}), ("too long", {"prompt_len": 1000})]:
+            with pytest.raises((QueueFull, InvalidRequest)):
+                add(driver, id, **fields)
+        driver.now = 3.0
+        driver.run()
+        counters = driver.scheduler.stats(3.0).counters
+        assert dict(counters.rejections) == {
+            "max_queued_tokens": 1,
+            "max_queued_requests": 1,
+            "invalid": 1,
+            "queue_timeout_s": 2,
+        }
+
+    def test_waits_for_the_first_start_are_counted_by_class(self) -> None:
+        driver = Driver(make_scheduler(max_num_seqs=1, classes=[HIGH, LOW]))
+        add(driver, "high", max_tokens=3, service_class="high")
+        add(driver, "low", max_tokens=3, service_class="low")
+        driver.step()
+        driver.now = 7.0
+        driver.run()
+        times = driver.scheduler.stats(7.0).counters.queue_times
+        assert {name: (sum(each.counts), each.total) for name, each in times.items()} == {
+            "high": (1, 0.0),
+            "low": (1, 7.0),
+        }
+        low = times["low"]
+        assert low.counts[low.bounds.index(10.0)] == 1
 
     def test_a_displaced_sequence_shows_in_its_class_since_it_was_displaced(self) -> None:
         """vllm issue 5051."""

@@ -417,6 +417,47 @@ class StatsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class RejectionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class QueueTimesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___Histogram: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___Histogram | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ENGINE_FIELD_NUMBER: _builtins.int
     NUM_RUNNING_FIELD_NUMBER: _builtins.int
     MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
@@ -440,6 +481,8 @@ class StatsResponse(_message.Message):
     CLASSES_FIELD_NUMBER: _builtins.int
     SERVED_TOKENS_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
+    REJECTIONS_FIELD_NUMBER: _builtins.int
+    QUEUE_TIMES_FIELD_NUMBER: _builtins.int
     num_running: _builtins.int
     """Sequences that hold a slot of the executor, and how many may."""
     max_num_seqs: _builtins.int
@@ -487,6 +530,16 @@ class StatsResponse(_message.Message):
     def blocked(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """Why the next sequence of a level does not run (0 is the aged lane), where something waits."""
 
+    @_builtins.property
+    def rejections(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Requests that were refused, or given up before they started, by the limit that they met: "invalid",
+        "max_queued_requests", "max_queued_tokens" or "queue_timeout_s".
+        """
+
+    @_builtins.property
+    def queue_times(self) -> _containers.MessageMap[_builtins.str, Global___Histogram]:
+        """Seconds from arrival to the first start, by service class."""
+
     def __init__(
         self,
         *,
@@ -513,14 +566,48 @@ class StatsResponse(_message.Message):
         classes: _abc.Iterable[Global___ClassStats] | None = ...,
         served_tokens: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         blocked: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        rejections: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        queue_times: _abc.Mapping[_builtins.str, Global___Histogram] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "queue_times", b"queue_times", "rejections", b"rejections", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class Histogram(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    total: _builtins.float
+    """Of all values."""
+    @_builtins.property
+    def bounds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Upper ends of the buckets, each included in its own; the last bucket has none."""
+
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Values in each bucket by itself, one more than bounds."""
+
+    def __init__(
+        self,
+        *,
+        bounds: _abc.Iterable[_builtins.float] | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+        total: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "counts", b"counts", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Histogram: _TypeAlias = Histogram  # noqa: Y015
 
 @_typing.final
 class PreemptionCount(_message.Message):

@@ -1,14 +1,14 @@
 """The scheduler's figures, as its Stats call says them, as metric families."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 from typing import NamedTuple
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from jetway.scheduler.limits import PreemptionMode
-from jetway.scheduler.stats import PreemptionReason
+from jetway.scheduler.stats import PreemptionReason, Rejection
 from jetway.v1 import scheduler_pb2
 
 
@@ -71,6 +71,7 @@ def families(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
 
 def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     yield from _copies(stats)
+    yield from _arrivals(stats)
     preemptions = CounterMetricFamily("jetway_preemptions", "Sequences displaced.", labels=["reason", "mode"])
     counts: dict[tuple[str, str], int] = dict.fromkeys(product(PreemptionReason, _PREEMPTION_MODES), 0)  # rates need it
     counts |= {(each.reason, each.mode): each.count for each in stats.preemptions}
@@ -87,6 +88,23 @@ def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     for level, reason in stats.blocked.items():
         blocked.add_metric([str(level), reason], 1)
     yield blocked
+
+
+def _arrivals(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
+    """Who was refused, and how long the others waited."""
+    rejections = CounterMetricFamily(
+        "jetway_rejections", "Requests refused, or given up before they started, by the limit met.", labels=["reason"]
+    )
+    for reason in Rejection:
+        rejections.add_metric([reason], stats.rejections.get(reason, 0))
+    yield rejections
+    queue_times = HistogramMetricFamily(
+        "jetway_queue_time_seconds", "From a sequence's arrival to its first start.", labels=["class"]
+    )
+    for name, each in stats.queue_times.items():
+        bounds = [*map(str, each.bounds), "+Inf"]
+        queue_times.add_metric([name], list(zip(bounds, accumulate(each.counts), strict=True)), each.total)
+    yield queue_times
 
 
 def _copies(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:

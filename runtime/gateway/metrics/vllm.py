@@ -26,6 +26,7 @@ NAMES = {
     "jetway_time_to_first_token_seconds": _Renaming("vllm:time_to_first_token_seconds"),
     "jetway_inter_token_latency_seconds": _Renaming("vllm:inter_token_latency_seconds"),
     "jetway_request_latency_seconds": _Renaming("vllm:e2e_request_latency_seconds"),
+    "jetway_queue_time_seconds": _Renaming("vllm:request_queue_time_seconds"),
     "jetway_requests": _Renaming(
         "vllm:request_success", {"stop": "stop", "length": "length", "cancelled": "abort"}
     ),
