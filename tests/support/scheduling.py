@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -43,6 +43,7 @@ def make_scheduler(
     num_blocks: int = 100,
     num_host_blocks: int = 0,
     classes: Items[ServiceClass] = (ServiceClass(),),
+    tenant_weights: Mapping[str, float] | None = None,
     **limits: Any,
 ) -> Scheduler:
     """A scheduler of blocks of 4 tokens. `limits` are fields of Limits; small ones unless given."""
@@ -54,7 +55,7 @@ def make_scheduler(
         **limits,
     }
     engine = make_engine(num_blocks=num_blocks, num_host_blocks=num_host_blocks, max_num_seqs=limits["max_num_seqs"])
-    return Scheduler(Limits(**limits), classes, engine)
+    return Scheduler(Limits(**limits), classes, engine, tenant_weights=tenant_weights)
 
 
 def make_request(
