@@ -14,6 +14,7 @@ import numpy as np
 
 from jetway.runtime.executor.simulated import SimulatedBehaviour, SimulatedEngine, StepTimeModel
 from jetway.runtime.executor.steps import Slots
+from jetway.scheduler.classes import STANDARD
 from jetway.scheduler.events import Event
 from jetway.scheduler.plan import EngineDescription, StepPlan
 from jetway.scheduler.request import Request, SamplingParams
@@ -35,6 +36,7 @@ class Job:
     client: str
     prompt_tokens: int
     output_tokens: int
+    service_class: str = STANDARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,7 @@ class Simulation:
                 prompt=self._rng.integers(self._vocab_size, size=job.prompt_tokens).tolist(),
                 sampling=GREEDY,
                 max_tokens=job.output_tokens,
+                service_class=job.service_class,
                 tenant=job.client,
             )
             self._scheduler.add(request, job.arrival_s)
