@@ -49,14 +49,8 @@ class ServiceClass:
             value = getattr(self, name)
             if value is not None and not 0 < value < inf:
                 raise ClassError(f"class {self.name}: {name} must be above 0 and finite, not {value}")
-        self._check_timeout()
-
-    def _check_timeout(self) -> None:
-        """Raise ClassError where the queue timeout leaves nothing of another setting."""
-        if self.queue_timeout_s is None:
-            if self.queue_timeout_action is TimeoutAction.DELAY:
-                raise ClassError(f"class {self.name}: queue_timeout_action is delay, and there is no queue_timeout_s")
-        elif self.queue_timeout_action is TimeoutAction.REJECT and (self.max_wait_s or 0.0) >= self.queue_timeout_s:
+        never_ages = (self.max_wait_s or 0.0) >= (self.queue_timeout_s or inf)
+        if never_ages and self.queue_timeout_action is TimeoutAction.REJECT:
             raise ClassError(
                 f"class {self.name}: max_wait_s is {self.max_wait_s}, "
                 f"but queue_timeout_s ends a request after {self.queue_timeout_s}"

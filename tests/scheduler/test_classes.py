@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jetway.scheduler.classes import ClassError, ServiceClass, TimeoutAction
+from jetway.scheduler.classes import ClassError, ServiceClass
 from jetway.scheduler.limits import LimitError, Limits
 
 
@@ -21,10 +21,6 @@ from jetway.scheduler.limits import LimitError, Limits
         ({"weight": inf}, "class standard: weight must be above 0 and finite, not inf"),
         ({"weight": nan}, "class standard: weight must be above 0 and finite, not nan"),
         ({"queue_timeout_s": 0.0}, "class standard: queue_timeout_s must be above 0 and finite, not 0.0"),
-        (
-            {"queue_timeout_action": TimeoutAction.DELAY},
-            "class standard: queue_timeout_action is delay, and there is no queue_timeout_s",
-        ),
         (
             {"max_wait_s": 5.0, "queue_timeout_s": 5.0},
             "class standard: max_wait_s is 5.0, but queue_timeout_s ends a request after 5.0",
