@@ -1,8 +1,8 @@
 """Full blocks that running sequences are about to compute: another that needs one may wait instead of computing it too.
 
-It waits only for who stands as well as it does, or better: such a claimant is given budget before it in every step, and is
-displaced for nobody that would not displace it too. A better one computes the block itself; then it has two claimants,
-and the first to publish it serves all.
+It waits only for an equal or better level: such a claimant is given budget before it in every step, and is displaced for
+nobody that would not displace it too. A better one computes the block itself, even if the other is in the aged lane,
+which prefills slowly beside better levels; then the block has two claimants, and the first to publish it serves all.
 """
 
 from .hashing import BlockHash
@@ -15,15 +15,15 @@ class Claims:
     def __init__(self) -> None:
         self._claimants: dict[BlockHash, list[Sequence]] = {}
 
-    def is_awaitable(self, name: BlockHash, standing: int) -> bool:
-        """Whether somebody of this standing or a better one computes the block."""
-        return any(claimant.standing <= standing for claimant in self._claimants.get(name, ()))
+    def is_awaitable(self, name: BlockHash, level: int) -> bool:
+        """Whether somebody of this level or a better one computes the block."""
+        return any(claimant.level <= level for claimant in self._claimants.get(name, ()))
 
-    def awaited(self, names: list[BlockHash], standing: int) -> BlockHash | None:
-        """The last of the leading names that are worth waiting for, to who waits in this standing. None: compute."""
+    def awaited(self, names: list[BlockHash], level: int) -> BlockHash | None:
+        """The last of the leading names that are worth waiting for in this level. None: compute."""
         last = None
         for name in names:
-            if not self.is_awaitable(name, standing):
+            if not self.is_awaitable(name, level):
                 break
             last = name
         return last

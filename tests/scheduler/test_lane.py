@@ -24,10 +24,6 @@ def add(driver: Driver, id: str, **fields: Any) -> None:
     driver.scheduler.add(make_request(id, **{"service_class": name, **fields}), driver.now)
 
 
-def running(driver: Driver) -> set[str]:
-    return {resident.sequence_id.request_id for resident in driver.executor.residents.values()}
-
-
 def stream(driver: Driver, steps: int, *, backlog: int = 8, **fields: Any) -> dict[str, int]:
     """A step a second, with `backlog` requests of the high class always waiting; when each request first started."""
     first: dict[str, int] = {}
@@ -99,7 +95,7 @@ class TestBound:
         driver.now = 20.0
         driver.step()
         driver.step()
-        assert running(driver) == {"low0"}
+        assert driver.running() == {"low0"}
         assert driver.scheduler.stats(20.0).blocked == {
             0: "its class runs as many as it may",
             2: "its class runs as many as it may",
@@ -120,10 +116,10 @@ class TestCost:
             add(driver, f"low{index}", max_tokens=20)
             add(driver, f"high{index}", max_tokens=20)
         driver.step()
-        assert running(driver) == {"high0", "high1"}
+        assert driver.running() == {"high0", "high1"}
         driver.now = 9.0
         driver.step()
-        assert running(driver) == {"high0", "high1"}
+        assert driver.running() == {"high0", "high1"}
 
     def test_it_costs_no_more_than_its_slots(self) -> None:
         """With blocks and budget to spare, the high class is never behind where it is with as many slots fewer."""
@@ -153,10 +149,10 @@ class TestCost:
         for index in range(2):
             add(driver, f"low{index}", prompt_len=52, max_tokens=1)
         stream(driver, 9, prompt_len=12, max_tokens=60)
-        assert len(running(driver)) == 6
+        assert len(driver.running()) == 6
         first = stream(driver, 1, prompt_len=12, max_tokens=60)
         assert first == {"low0": 10}
-        assert len(running(driver)) == 6 - 1 - 2 + 1, "one high request yielded to the growth of the others"
+        assert len(driver.running()) == 6 - 1 - 2 + 1, "one high request yielded to the growth of the others"
         assert driver.scheduler.stats(driver.now).blocked[0] == "the KV blocks are held by equal or better levels"
         first = stream(driver, 3, prompt_len=12, max_tokens=60)
         assert list(driver.finishes()) == ["low0/0", "low1/0"]
@@ -173,6 +169,18 @@ class TestCost:
             driver.step()
             assert f"high{step}/0" in driver.finishes()
         assert driver.finishes()["low/0"] == (FinishReason.LENGTH, 2)
+
+    def test_nobody_better_waits_for_a_prefix_that_it_computes(self) -> None:
+        """It would get a block a step: the others of the high class use the rest."""
+        driver = make_driver(max_num_seqs=8, max_num_batched_tokens=16)
+        add(driver, "low", prompt_len=200, prefix="p", prefix_len=196)
+        driver.now = 10.0
+        driver.step()
+        add(driver, "high", prompt_len=40, max_tokens=1, prefix="p", prefix_len=40)
+        for step in range(4):
+            driver.step()
+            add(driver, f"high{step}", prompt_len=12, max_tokens=1)
+        assert driver.finishes()["high/0"] == (FinishReason.LENGTH, 1)
 
     def test_without_slots_there_is_no_lane(self) -> None:
         driver = make_driver(max_num_seqs=2, aged_slots=0)

@@ -229,6 +229,14 @@ class Driver:
                 return
         raise AssertionError(f"still busy after {max_steps} steps: {self.scheduler.stats(0.0)}")
 
+    def starts(self) -> list[str]:
+        """The requests that started, in order, restarts included."""
+        return [start.sequence_id.request_id for plan in self.plans for start in plan.starts]
+
+    def running(self) -> set[str]:
+        """The requests that hold a slot."""
+        return {resident.sequence_id.request_id for resident in self.executor.residents.values()}
+
     def tokens(self, request_id: str, index: int = 0) -> list[int]:
         wanted = SequenceId(request_id, index)
         return [event.token for event in self.log if isinstance(event, TokenSampled) and event.sequence_id == wanted]
