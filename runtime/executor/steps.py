@@ -141,26 +141,29 @@ class Slots:
 
     def _append(self, step: Step, sampled: Sampled) -> StepResult:
         """Add to each sequence the token sampled for it, and note where that ends it."""
-        slots: list[Slot] = step.rows.slots[step.rows.sampling].tolist()
-        good_slots, good_tokens, stopped = [], [], []
-        for row, (slot, state, token) in enumerate(zip(slots, step.batch.sample_states, sampled.tokens, strict=True)):
-            if row in sampled.failures:
-                self._end(slot, state)
-                continue
+        wanted: list[Slot] = step.rows.slots[step.rows.sampling].tolist()
+        slots, states, tokens = wanted, step.batch.sample_states, sampled.tokens
+        if sampled.failures:
+            for row in sampled.failures:
+                self._end(slots[row], states[row])
+            good = [row for row in range(len(wanted)) if row not in sampled.failures]
+            slots, states, tokens = (
+                [slots[row] for row in good],
+                [states[row] for row in good],
+                [tokens[row] for row in good],
+            )
+        for state, token in zip(states, tokens, strict=True):
             state.tokens.append(token)
-            stops = token in state.stop_ids
-            if stops:
-                self._end(slot, state)
-            good_slots.append(slot)
-            good_tokens.append(token)
-            stopped.append(stops)
+        stopped = [token in state.stop_ids for state, token in zip(states, tokens, strict=True)]
+        for row in (row for row, stops in enumerate(stopped) if stops):
+            self._end(slots[row], states[row])
         return StepResult(
             step=step.plan.step,
-            slots=good_slots,
-            tokens=good_tokens,
+            slots=slots,
+            tokens=tokens,
             stopped=stopped,
             skipped=step.skipped,
-            failures=[(slots[row], message) for row, message in sampled.failures.items()],
+            failures=[(wanted[row], message) for row, message in sampled.failures.items()],
             logprobs=_of_the_good(sampled.logprobs, sampled.failures),
         )
 
