@@ -7,13 +7,14 @@ from copy import deepcopy
 from itertools import count
 
 from .admission import Admission
-from .classes import ServiceClass, TimeoutAction
+from .classes import ServiceClass
 from .demand import Demand
 from .draft import Row, StepDraft
 from .estimate import Estimates
 from .events import Event, FinishReason
 from .ledger import Ledger
 from .limits import LimitError, Limits, longest_sequence
+from .overdue import Overdue
 from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
 from .prefill import PrefillControl
@@ -22,9 +23,9 @@ from .request import Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
-from .stats import Counters, Rejection, Stats, Waits
+from .stats import Counters, Stats, Waits
 from .suspects import Suspects
-from .timers import Alarm, Timers
+from .timers import Timers
 
 
 class Scheduler:
@@ -54,6 +55,7 @@ class Scheduler:
         self._demand = Demand(limits.max_num_seqs)
         self._suspects = Suspects()
         self._admission = Admission(self._queues, self._ledger, self._timers, self._demand, self._counters)
+        self._overdue = Overdue(self._timers, self._queues, self._ledger, self._admission, self._counters, self._end)
         self._attach(engine)
 
     def _attach(self, engine: EngineDescription) -> None:
@@ -91,7 +93,7 @@ class Scheduler:
 
     def plan(self, now: float) -> StepPlan | None:
         """The next step's work, or None when there is nothing to do now. A plan may hold only releases."""
-        self._ring(now)
+        self._overdue.ring(now)
         suspect = self._suspects.to_run_alone
         if not self._attached or (suspect and self._in_flight):
             return None
@@ -102,35 +104,10 @@ class Scheduler:
             return None
         copies = cache.take_copies()
         plan = draft.finish(residents.take_releases(), copies)
-        self._counters.num_computed_tokens += draft.work.num_tokens
-        self._counters.num_copied_out_blocks += len(copies.out)
-        self._counters.num_copied_in_blocks += len(copies.into)
+        self._counters.count_plan(draft.work.num_tokens, num_copied_out=len(copies.out), num_copied_in=len(copies.into))
         self._in_flight.append(draft)
         self._next_step += 1
         return plan
-
-    def _ring(self, now: float) -> None:
-        """Time has passed: what is too late ends, what has waited long enough may enter the lane."""
-        for alarm, sequence in self._timers.ring(now):
-            waited_s = now - sequence.arrival
-            if alarm is Alarm.AGED:
-                self._queues.age(sequence, now)
-            elif alarm is Alarm.DEADLINE:
-                self._end(sequence, FinishReason.EXPIRED, f"the deadline passed after {waited_s:.3g} s")
-            else:
-                self._time_out(self._ledger.of_request(sequence.id.request_id), waited_s)
-
-    def _time_out(self, siblings: Items[Sequence], waited_s: float) -> None:
-        """The request has waited as long as its class allows. Once a sequence of it has started, it waits no more."""
-        if any(sequence.first_start is not None for sequence in siblings):
-            return
-        if self._queues.class_of(siblings[0].request).queue_timeout_action is TimeoutAction.DELAY:
-            for sequence in siblings:
-                self._admission.delay(sequence)
-            return
-        self._counters.rejections[Rejection.QUEUE_TIMEOUT] += 1
-        for sequence in siblings:
-            self._end(sequence, FinishReason.EXPIRED, f"not started after {waited_s:.3g} s in the queue")
 
     # Commit.
 
@@ -143,8 +120,6 @@ class Scheduler:
             self._estimates.observe(draft.work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
             self._demand.serve(rows.values(), now - max(draft.now, self._committed_at), now)
         self._committed_at = now
-        self._counters.copied_out_s += result.copied_out_s
-        self._counters.copied_in_s += result.copied_in_s
         num_answered = len(result.slots) + len(result.skipped) + len(result.failures)
         assert num_answered == draft.num_samples, f"step {draft.step}: a row has no answer"
         for slot, message in result.failures:  # first: what they computed must not be shared
@@ -152,7 +127,7 @@ class Scheduler:
         self._suspects.clear(rows.values())
         self._residency.settle(rows.values())
         self._commit_tokens(rows, result)
-        self._counters.num_steps += 1
+        self._counters.count_step(result)
 
     def _commit_tokens(self, rows: dict[Slot, Row], result: StepResult) -> None:
         """A sequence that ended while this step was in flight drops its token."""

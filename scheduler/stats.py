@@ -7,6 +7,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .plan import StepResult
 from .sequence import Sequence
 from .state import State
 
@@ -70,6 +71,16 @@ class Counters:
     @property
     def num_preemptions(self) -> int:
         return self.preemptions.total()
+
+    def count_plan(self, num_tokens: int, *, num_copied_out: int, num_copied_in: int) -> None:
+        self.num_computed_tokens += num_tokens
+        self.num_copied_out_blocks += num_copied_out
+        self.num_copied_in_blocks += num_copied_in
+
+    def count_step(self, result: StepResult) -> None:
+        self.num_steps += 1
+        self.copied_out_s += result.copied_out_s
+        self.copied_in_s += result.copied_in_s
 
     def count_start(self, sequence: Sequence, now: float) -> None:
         """A first start; what it found cached is known."""
