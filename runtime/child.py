@@ -5,8 +5,9 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from .errors import ConfigError, Unavailable
 
@@ -33,28 +34,38 @@ class _Pipe(NamedTuple):
         return cls(reader, transport, write_fd)
 
 
-class Child:
-    """A process started by exec: its log lines go to `log` as they come, and the last of them are kept.
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who hears a child. It must neither wait nor fail: a process whose lines nobody takes would soon stand still."""
 
-    `log` must neither wait nor fail: a process whose lines nobody takes would soon stand still.
-    """
+    log: Callable[[str], None]  # a line that it wrote
+    drain: Callable[[], None]  # it was told that everything shall drain and stop
+
+
+class Command(NamedTuple):
+    """A role, the command line that starts it, and the descriptors that its process inherits."""
+
+    role: str
+    argv: Sequence[str]
+    fds: Sequence[int]
+
+
+class Child:
+    """A process started by exec. The last of its log lines are kept."""
 
     def __init__(
-        self,
-        role: str,
-        process: asyncio.subprocess.Process,
-        ready: _Pipe,
-        output: _Pipe,
-        log: Callable[[str], None],
+        self, role: str, process: asyncio.subprocess.Process, ready: _Pipe, output: _Pipe, listener: Listener
     ) -> None:
         self.role = role
         self._process = process
         self._ready = ready
         self._output = output
-        self._log = log
+        self._listener = listener
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._num_beats = 0
         self._hung: str | None = None
+        self._answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._hearing = asyncio.create_task(self._hear())
         self._pumping = asyncio.create_task(self._pump())
 
     @property
@@ -62,17 +73,18 @@ class Child:
         return self._process.pid
 
     @classmethod
-    async def start(cls, role: str, argv: Sequence[str], lifeline_fd: int, log: Callable[[str], None]) -> "Child":
-        """Start `argv` with its two file descriptors appended. Raises ConfigError when it cannot be executed."""
+    async def start(cls, command: Command, listener: Listener) -> "Child":
+        """Start it, with the descriptor of its pipe to us appended. Raises ConfigError when it cannot be executed."""
         ready, output = await _Pipe.open(), await _Pipe.open()
+        role, argv, fds = command
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
-                *("--lifeline-fd", str(lifeline_fd), "--ready-fd", str(ready.write_fd)),
+                *("--ready-fd", str(ready.write_fd)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output.write_fd,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(lifeline_fd, ready.write_fd),
+                pass_fds=(*fds, ready.write_fd),
                 start_new_session=True,  # a Ctrl-C in the terminal reaches the supervisor only, which drains in order
             )
         except OSError as error:
@@ -80,17 +92,18 @@ class Child:
         finally:
             os.close(ready.write_fd)
             os.close(output.write_fd)
-        return cls(role, process, ready, output, log)
+        return cls(role, process, ready, output, listener)
 
     async def ready(self) -> dict[str, str]:
         """What the role announced. Raises ConfigError when it refused, Unavailable when it ended instead."""
-        while line := await self._ready.reader.readline():
-            match json.loads(line):
-                case {"refused": message}:
-                    raise ConfigError(f"{self.role}: {message}")
-                case {"ready": facts}:
-                    return {str(name): str(value) for name, value in facts.items()}
-        raise Unavailable(await self.ended())
+        either: list[asyncio.Future[Any]] = [self._answer, self._hearing]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._answer.done():
+            raise Unavailable(await self.ended())
+        answer = self._answer.result()
+        if "refused" in answer:
+            raise ConfigError(f"{self.role}: {answer['refused']}")
+        return {str(name): str(value) for name, value in answer["ready"].items()}
 
     async def ended(self) -> str:
         """Once the process has ended: how, and its last log lines."""
@@ -104,28 +117,24 @@ class Child:
 
         Looks several times, so that a machine or a supervisor that stood still itself takes nobody for dead.
         """
-        counting = asyncio.create_task(self._count_beats())
-        try:
-            num_silent = 0
-            while num_silent < _NUM_LOOKS:
-                num_before = self._num_beats
-                await asyncio.sleep(limit_s / _NUM_LOOKS)
-                num_silent = num_silent + 1 if self._num_beats == num_before else 0
-            self._hung = f"made no progress for {limit_s:g} s and was killed"
-            await self.kill()
-        finally:
-            counting.cancel()
+        num_silent = 0
+        while num_silent < _NUM_LOOKS:
+            num_before = self._num_beats
+            await asyncio.sleep(limit_s / _NUM_LOOKS)
+            num_silent = num_silent + 1 if self._num_beats == num_before else 0
+        self._hung = f"made no progress for {limit_s:g} s and was killed"
+        await self.kill()
 
-    async def stop(self, bound_s: float) -> str | None:
-        """SIGTERM, then SIGKILL after `bound_s`. What went wrong, if something did."""
+    async def stop(self, bound_s: float, number: signal.Signals = signal.SIGTERM) -> str | None:
+        """Signal it, then SIGKILL after `bound_s`. What went wrong, if something did."""
         if self._process.returncode is None:
-            self._process.terminate()
+            self._process.send_signal(number)
         try:
             await asyncio.wait_for(self._process.wait(), bound_s)
         except TimeoutError:
             await self.kill()
             return f"the {self.role} did not end within {bound_s:g} s and was killed"
-        clean = self._process.returncode in (0, -signal.SIGTERM)
+        clean = self._process.returncode in (0, -signal.SIGTERM, -number)
         return None if clean else f"the {self.role} {self._fate()}"
 
     async def kill(self) -> None:
@@ -147,9 +156,16 @@ class Child:
             return f"was killed by {signal.Signals(-status).name}"
         return f"exited with status {status}"
 
-    async def _count_beats(self) -> None:
-        while await self._ready.reader.readline():
-            self._num_beats += 1
+    async def _hear(self) -> None:
+        """Take its messages, until it closes the pipe."""
+        while line := await self._ready.reader.readline():
+            match message := json.loads(line):
+                case {"ready": _} | {"refused": _}:
+                    self._answer.set_result(message)
+                case {"drain": _}:
+                    self._listener.drain()
+                case {"beat": _}:
+                    self._num_beats += 1
 
     async def _pump(self) -> None:
         rest = b""
@@ -166,4 +182,4 @@ class Child:
     def _keep(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
         self._last_lines.append(text)
-        self._log(text)
+        self._listener.log(text)

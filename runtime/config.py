@@ -168,6 +168,7 @@ class GatewayConfig:
     tls_client_ca: str | None = setting(
         None, "PEM file of who signs clients; with it both servers refuse clients without a certificate"
     )
+    num_processes: int = setting(1, "gateways, which share both ports", low=1, high=256)
     port: int = setting(8000, "port of the OpenAI API and of KServe v2; 0: any free port", low=0, high=65_535)
     grpc_port: int = setting(8001, "port of jetway.v1.Inference and of KServe v2; 0: any free port", low=0, high=65_535)
     max_request_bytes: int = setting(4 << 20, "largest request body", low=1, high=16 << 20, unit="bytes")
@@ -188,6 +189,13 @@ class GatewayConfig:
     max_stop_chars: int = setting(MAX_STOP_CHARS, "characters of a stop string", low=1, high=MAX_STOP_CHARS)
     stall_limit_s: float = setting(
         30.0, "a client that reads nothing for so long loses its own request", low=0.01, high=_DAY_S
+    )
+    max_connection_age_s: float = setting(
+        30.0,
+        "after so long a gRPC channel is told to connect anew, which no call notices: so channels spread over the "
+        "gateways, and leave one that is replaced",
+        low=0.1,
+        high=_DAY_S,
     )
     recovery_limit_s: float = setting(
         60.0, "longest time that open requests wait for another scheduler when theirs is lost", low=0.0, high=_DAY_S
@@ -217,6 +225,12 @@ class GatewayConfig:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    @property
+    def retreat_s(self) -> float:
+        """How long a gateway that is replaced goes on serving its clients, until all have moved: gRPC varies the age of
+        a connection by a tenth."""
+        return 1.1 * self.max_connection_age_s + 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

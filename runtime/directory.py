@@ -1,11 +1,13 @@
 """The runtime directory: where the processes of one `jetway serve` meet. Private to the user, removed at the end."""
 
 import fcntl
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import ConfigError
@@ -13,6 +15,7 @@ from .errors import ConfigError
 _LONGEST_SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its final zero
 _PREFIX = "jetway-"
 _LOCK = "lock"
+_RECORD = "life"
 
 
 def config_file(directory: Path) -> Path:
@@ -33,18 +36,50 @@ def role_socket(directory: Path, role: str) -> Path:
     return directory / f"{role}.sock"
 
 
-def enter(directory: Path, role: str, epoch: int) -> None:
-    """From now on the others find this life of the role."""
-    link = role_socket(directory, role)
-    unseen = link.with_suffix(".new")
-    unseen.symlink_to(life_socket(directory, role, epoch).name)
-    unseen.rename(link)
+@dataclass(frozen=True, slots=True)
+class LifeRecord:
+    """What is to be known of a life that serves. `started_s` is on the machine's monotonic clock."""
+
+    role: str
+    epoch: int
+    pid: int
+    num_restarts: int
+    started_s: float
+
+
+def enter(directory: Path, record: LifeRecord) -> None:
+    """The life serves: it is on record, and if it listens here, the others find it from now on."""
+    _put(_record_file(directory, record.epoch), lambda unseen: unseen.write_text(json.dumps(asdict(record))))
+    socket = life_socket(directory, record.role, record.epoch)
+    if socket.exists():
+        _put(role_socket(directory, record.role), lambda unseen: unseen.symlink_to(socket.name))
 
 
 def leave(directory: Path, role: str, epoch: int) -> None:
-    """The life has ended: its socket goes, and the link to it."""
-    role_socket(directory, role).unlink(missing_ok=True)
+    """The life has ended: its record goes, its socket, and the link to it."""
+    _record_file(directory, epoch).unlink(missing_ok=True)
     life_socket(directory, role, epoch).unlink(missing_ok=True)
+    role_socket(directory, role).unlink(missing_ok=True)
+
+
+def lives(directory: Path) -> list[LifeRecord]:
+    """All that serve, the oldest first."""
+    records = []
+    for file in directory.glob(f"{_RECORD}-*.json"):
+        with suppress(FileNotFoundError):  # it has just ended
+            records.append(LifeRecord(**json.loads(file.read_text())))
+    return sorted(records, key=lambda record: record.epoch)
+
+
+def _record_file(directory: Path, epoch: int) -> Path:
+    return directory / f"{_RECORD}-{epoch}.json"
+
+
+def _put(place: Path, make: Callable[[Path], object]) -> None:
+    """What `make` makes takes the place of what is there, whole and at once."""
+    unseen = place.with_suffix(".new")
+    make(unseen)
+    unseen.rename(place)
 
 
 @contextmanager

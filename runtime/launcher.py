@@ -3,17 +3,22 @@
 import asyncio
 import itertools
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from . import directory as places
-from .child import Child
+from .child import Child, Command, Listener
 from .config import ServeConfig
+from .directory import LifeRecord
+from .doors import Doors
 from .errors import Unavailable
 from .logs import Console
 
-ROLES = ("executor", "scheduler", "gateway")  # started in this order, stopped in the reverse
+GATEWAY = "gateway"
+ROLES = ("executor", "scheduler", GATEWAY)  # started in this order, stopped in the reverse
 
 RoleCommand = Callable[[str], list[str]]  # role to command line
 
@@ -29,11 +34,11 @@ class Life:
 
     def __init__(self, child: Child, epoch: int, directory: Path) -> None:
         self.child = child
-        self.epoch = epoch
+        self._epoch = epoch
         self._directory = directory
 
-    async def ready(self, timeout_s: float) -> dict[str, str]:
-        """Wait until it serves, and let the others find it; what it announced.
+    async def ready(self, timeout_s: float, num_restarts: int) -> dict[str, str]:
+        """Wait until it serves, and let the others find it, as the successor of so many; what it announced.
 
         Raises ConfigError when it refused, Unavailable when it ended or took longer.
         """
@@ -43,7 +48,8 @@ class Life:
         except TimeoutError:
             message = f"the {self.child.role} was not ready within start_timeout_s, which is {timeout_s:g}"
             raise Unavailable(message) from None
-        places.enter(self._directory, self.child.role, self.epoch)
+        record = LifeRecord(self.child.role, self._epoch, self.child.pid, num_restarts, time.monotonic())
+        places.enter(self._directory, record)
         return facts
 
     async def ended(self, hang_timeout_s: float) -> str:
@@ -56,23 +62,39 @@ class Life:
 
     async def end(self) -> None:
         """Kill what is left: nobody finds it, and nothing holds the device. Idempotent."""
-        places.leave(self._directory, self.child.role, self.epoch)
+        places.leave(self._directory, self.child.role, self._epoch)
         await self.child.kill()
 
 
-class Launcher:
-    """Starts lives, each with a greater epoch than all before it."""
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What the processes of one `jetway serve` share. The lifeline closes when the supervisor ends, in whatever way."""
 
-    def __init__(self, command: RoleCommand, directory: Path, lifeline_fd: int, console: Console) -> None:
+    directory: Path
+    lifeline_fd: int
+    doors: Doors
+
+
+class Launcher:
+    """Starts lives, each with a greater epoch than all before it. A child that is told to drain everything tells `drain`."""
+
+    def __init__(self, command: RoleCommand, premises: Premises, console: Console, drain: Callable[[], None]) -> None:
         self._command = command
-        self._directory = directory
-        self._lifeline_fd = lifeline_fd
+        self._premises = premises
         self._console = console
+        self._drain = drain
         self._epochs = itertools.count(1)
 
     async def launch(self, role: str) -> Life:
         """Raises ConfigError when the command cannot be executed."""
+        directory, lifeline_fd = self._premises.directory, self._premises.lifeline_fd
         epoch = next(self._epochs)
-        argv = [*self._command(role), "--config", str(places.config_file(self._directory)), "--epoch", str(epoch)]
-        child = await Child.start(role, argv, self._lifeline_fd, partial(self._console.relay, role))
-        return Life(child, epoch, self._directory)
+        argv = [*self._command(role), "--config", str(places.config_file(directory)), "--epoch", str(epoch)]
+        argv += ["--lifeline-fd", str(lifeline_fd)]
+        fds = [lifeline_fd]
+        if role == GATEWAY:
+            door_fds = [self._premises.doors.http.fileno(), self._premises.doors.grpc.fileno()]
+            argv += ["--door-fds", *map(str, door_fds)]
+            fds += door_fds
+        listener = Listener(partial(self._console.relay, role), self._drain)
+        return Life(await Child.start(Command(role, argv, fds), listener), epoch, directory)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
-from .errors import ConfigError
+from .errors import ConfigError, Unavailable
 
 BEATS_PER_TIMEOUT = 4  # so often a role that is well says so within `hang_timeout_s`
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -45,6 +45,13 @@ class Lifeline:
         """Say that this role is well. Never waits and never fails."""
         self._send({"beat": None})
 
+    def drain(self) -> None:
+        """Ask the supervisor to drain and stop everything. Raises Unavailable when it does not take the message."""
+        try:
+            self._write({"drain": None})
+        except OSError as error:
+            raise Unavailable("the supervisor does not listen; try again") from error
+
     async def keep_beating(self, hang_timeout_s: float) -> None:
         """Beat for ever, as long as the event loop turns."""
         while True:
@@ -53,7 +60,10 @@ class Lifeline:
 
     def _send(self, message: Mapping[str, object]) -> None:
         with suppress(BlockingIOError, BrokenPipeError):  # a supervisor that stands still has enough to read
-            os.write(self._ready_fd, f"{json.dumps(message)}\n".encode())
+            self._write(message)
+
+    def _write(self, message: Mapping[str, object]) -> None:
+        os.write(self._ready_fd, f"{json.dumps(message)}\n".encode())
 
     def _wait_for_the_end(self) -> None:
         os.read(self._lifeline_fd, 1)  # nobody writes: it returns when the supervisor has closed or died

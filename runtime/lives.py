@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import signal
 import time
 
 from .config import ServeConfig
@@ -23,6 +24,7 @@ class Lives:
         self._config = config
         self._console = console
         self._life: Life | None = None
+        self._num_lives = 0
         self._delay_s = _FIRST_DELAY_S
         self._stopping = False
 
@@ -30,7 +32,8 @@ class Lives:
         """Begin a life and wait until it serves. Raises ConfigError when it refuses, Unavailable when it fails."""
         started_s = time.monotonic()
         self._life = await self._launcher.launch(self.name)
-        facts = await self._life.ready(self._config.start_timeout_s)
+        facts = await self._life.ready(self._config.start_timeout_s, self._num_lives)
+        self._num_lives += 1
         self._console.say(f"{self.name} ready in {time.monotonic() - started_s:.1f} s")
         for name, value in facts.items():
             self._console.say(f"  {name:8} {value}")
@@ -52,10 +55,14 @@ class Lives:
                 self._delay_s = _FIRST_DELAY_S
             await self._replace()
 
-    async def stop(self, bound_s: float) -> str | None:
-        """Let the life end, and begin no other; it is killed after `bound_s`. What went wrong, if something did."""
+    def begin_no_other(self) -> None:
+        """The present life is the last."""
         self._stopping = True
-        return None if self._life is None else await self._life.child.stop(bound_s)
+
+    async def stop(self, bound_s: float, number: signal.Signals = signal.SIGTERM) -> str | None:
+        """Let the last life end, by a signal; it is killed after `bound_s`. What went wrong, if something did."""
+        self.begin_no_other()
+        return None if self._life is None else await self._life.child.stop(bound_s, number)
 
     async def end(self) -> None:
         """Leave nothing of the present life. Idempotent."""

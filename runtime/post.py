@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from .config import ServeConfig
-from .directory import life_socket, role_socket
+from .config import GatewayConfig, ServeConfig
+from .directory import LifeRecord, life_socket, lives, role_socket
+from .doors import Doors
 from .lifeline import Lifeline
 
 
@@ -20,6 +21,7 @@ class Post:
     config: ServeConfig
     directory: Path
     lifeline: Lifeline
+    doors: Doors | None  # a gateway's
 
     @property
     def address(self) -> str:
@@ -35,3 +37,17 @@ class Post:
     def scheduler_address(self) -> str:
         """Of the present scheduler, whichever life that is."""
         return f"unix:{role_socket(self.directory, 'scheduler')}"
+
+    # What a gateway finds around it.
+
+    def take_doors(self, config: GatewayConfig) -> Doors:
+        assert self.doors is not None, f"the supervisor gives the {self.role} no doors"
+        return self.doors
+
+    def drain(self) -> None:
+        """Let the supervisor drain and stop everything. Raises Unavailable when it does not take the message."""
+        self.lifeline.drain()
+
+    def lives(self) -> list[LifeRecord]:
+        """The processes that serve, the oldest first."""
+        return lives(self.directory)

@@ -1,7 +1,6 @@
 """What would fail once the engine has loaded, found before anything slow starts. Imports no numpy."""
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
@@ -32,8 +31,6 @@ def check(config: ServeConfig) -> None:
     except (LimitError, ClassError) as error:
         raise ConfigError(str(error)) from error
     _check_memory(engine, simulated=config.executor.backend == "simulated")
-    for port in (config.gateway.port, config.gateway.grpc_port):
-        _check_address(config.gateway.host, port)
     if config.executor.python:
         _check_python(config.executor.python)
 
@@ -44,18 +41,6 @@ def read_manifest(directory: Path) -> Manifest:
         return read(directory)
     except ManifestError as error:
         raise ConfigError(str(error)) from error
-
-
-def _check_address(host: str, port: int) -> None:
-    """Bind as the gateway will, and let go."""
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-    except OSError as error:
-        raise ConfigError(f"the gateway cannot listen on {host} port {port}: {error.strerror}") from error
-    except (TypeError, ValueError) as error:  # Python's words for what it cannot encode
-        raise ConfigError(f"the gateway cannot listen on {host!r}: it is no host name") from error
 
 
 def _check_memory(engine: EngineDescription, *, simulated: bool) -> None:

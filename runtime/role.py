@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .doors import Doors
 from .errors import ConfigError, JetwayError
 from .layers import resolve
 from .lifeline import Lifeline
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--lifeline-fd", type=int, required=True)
+    parser.add_argument("--door-fds", type=int, nargs=2, metavar=("HTTP", "GRPC"))
     parser.add_argument("--ready-fd", type=int, required=True)
     args = parser.parse_args(argv)
     lifeline = Lifeline(args.lifeline_fd, args.ready_fd)
@@ -27,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = resolve({}, {}, args.config).config
         log_to_stderr(config.log_format, config.log_level, args.role)
-        ROLES[args.role](Post(args.role, args.epoch, config, args.config.parent, lifeline))
+        doors = Doors.inherited(*args.door_fds) if args.door_fds else None
+        ROLES[args.role](Post(args.role, args.epoch, config, args.config.parent, lifeline, doors))
     except ConfigError as error:
         lifeline.refuse(error)
         return 2

@@ -6,8 +6,8 @@ The only module that names concrete classes. What a role needs is imported by it
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jetway.scheduler.scheduler import Scheduler
 
     from .executor.base import Engine
+    from .gateway.app import Gateway
 
 STOP_GRACE_S = 1.0  # what open calls get once a role is told to stop; the gateway has drained by then
 
@@ -109,12 +110,13 @@ async def _run_scheduler(post: Post) -> None:
     server.add_insecure_port(post.address)
     await server.start()
     post.lifeline.announce({})
-    try:
-        with kept_out_of_steps():
-            stepping = step_with_each(scheduler, loop, session, executors.connect, time.monotonic)
-            await until_told_to_stop(stepping, post)
-    finally:
-        await server.stop(STOP_GRACE_S)
+    with beating(post):
+        try:
+            with kept_out_of_steps():
+                stepping = step_with_each(scheduler, loop, session, executors.connect, time.monotonic)
+                await until_told_to_stop(stepping)
+        finally:
+            await server.stop(STOP_GRACE_S)
 
 
 def make_scheduler(
@@ -156,9 +158,9 @@ async def _run_gateway(post: Post) -> None:
     from .gateway.app import Gateway
 
     config = post.config
-    gateway = Gateway(config.gateway, config.engine, config.model_name, post.scheduler_address, make_access(config))
+    gateway = Gateway(config.gateway, config.engine, config.model_name, post, make_access(config))
+    await gateway.connect()
     await gateway.start()
-    await gateway.ready()
     host = f"[{config.gateway.host}]" if ":" in config.gateway.host else config.gateway.host
     scheme = "http" if config.gateway.tls_certificate is None else "https"
     post.lifeline.announce(
@@ -168,20 +170,35 @@ async def _run_gateway(post: Post) -> None:
             "grpc": f"{host}:{gateway.grpc_port}",
         }
     )
-    await until_told_to_stop(asyncio.Event().wait(), post)
-    await gateway.stop(config.drain_timeout_s)
+    with beating(post):
+        await until_told_to_stop(_until_retired(gateway))
+        await gateway.stop(config.drain_timeout_s)
 
 
-async def until_told_to_stop(work: Coroutine[None, None, object], post: Post) -> None:
-    """Do `work`, and let the supervisor hear that the event loop turns, until SIGTERM. Raises what it raises."""
+async def _until_retired(gateway: "Gateway") -> None:
+    """SIGHUP: another gateway has come for this one."""
+    replaced = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, replaced.set)
+    await replaced.wait()
+    await gateway.retire()
+
+
+async def until_told_to_stop(work: Coroutine[None, None, object]) -> None:
+    """Do `work` until its end or SIGTERM. Raises what it raises."""
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    beating = asyncio.create_task(post.lifeline.keep_beating(post.config.hang_timeout_s))
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@contextmanager
+def beating(post: Post) -> Iterator[None]:
+    """The supervisor hears that the event loop turns."""
+    task = asyncio.create_task(post.lifeline.keep_beating(post.config.hang_timeout_s))
     try:
-        with suppress(asyncio.CancelledError):
-            await task
+        yield
     finally:
-        beating.cancel()
+        task.cancel()
 
 
 ROLES: dict[str, Callable[[Post], None]] = {

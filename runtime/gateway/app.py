@@ -1,7 +1,7 @@
 """A gateway: one session with the scheduler, two servers in front of it."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from starlette.routing import Route
@@ -9,6 +9,7 @@ from starlette.routing import Route
 from jetway.builder import manifest
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import ConfigError
+from jetway.runtime.listeners import leave
 
 from .access import OPEN_ACCESS, Access
 from .admin import AdminServicer
@@ -25,6 +26,7 @@ from .metrics.instruments import Metrics
 from .openai.routes import openai_app
 from .servers import GrpcServer, HttpServer
 from .session import SchedulerSession
+from .surroundings import Surroundings
 from .text.codec import TextCodec
 from .tls import load_tls
 
@@ -33,8 +35,7 @@ _LAST_WORDS_S = 1.0  # after the drain, for the errors that end what is left
 
 
 class Gateway:
-    """Serves the model of `engine_dir` as `model_name` (None: the engine's own name), by the scheduler at
-    `scheduler_address` ("unix:/path" or "host:port").
+    """Serves the model of `engine_dir` as `model_name` (None: the engine's own name), by the scheduler that is around.
 
     It starts without the scheduler too: calls are then refused as Unavailable, and both health services say so.
     `access` says who may call, and which classes there are.
@@ -45,17 +46,18 @@ class Gateway:
         config: GatewayConfig,
         engine_dir: Path,
         model_name: str | None,
-        scheduler_address: str,
+        surroundings: Surroundings,
         access: Access = OPEN_ACCESS,
     ) -> None:
         """Raises ConfigError for an engine directory, or a certificate, that cannot be served."""
         tls = load_tls(config)
-        self._max_connections = config.max_connections
+        self._config = config
+        self._surroundings = surroundings
         try:
             engine = manifest.read(engine_dir)
         except manifest.ManifestError as error:
             raise ConfigError(str(error)) from error
-        self._session = SchedulerSession(scheduler_address, config.recovery_limit_s)
+        self._session = SchedulerSession(surroundings.scheduler_address, config.recovery_limit_s)
         metrics = Metrics()
         codec = self._codec = TextCodec.load(engine_dir, engine.tokens)
         self._generator = Generator(self._session, codec, metrics, CallLimits(config), model_name or engine.model_name)
@@ -79,21 +81,27 @@ class Gateway:
 
     @property
     def http_port(self) -> int:
-        return self._http.port
+        return self._doors.http_port
 
     @property
     def grpc_port(self) -> int:
-        return self._grpc.port
+        return self._doors.grpc_port
+
+    async def connect(self) -> None:
+        """Before `start`, where others serve meanwhile: return once the scheduler is there, so that no call is refused."""
+        self._session.start()
+        await self.ready()
 
     async def start(self) -> None:
         """Listen. Raises ConfigError when the chat template or an address cannot be used; nothing runs then."""
-        allow_descriptors(2 * self._max_connections + _NUM_OTHER_DESCRIPTORS)
+        allow_descriptors(2 * self._config.max_connections + _NUM_OTHER_DESCRIPTORS)
         async with AsyncExitStack() as undo:
             await self._codec.start()
             undo.push_async_callback(self._codec.close)
-            await self._grpc.start()
+            self._doors = undo.enter_context(closing(self._surroundings.take_doors(self._config)))
+            await self._grpc.start(self._doors.grpc_port)
             undo.push_async_callback(self._grpc.stop, 0.0)
-            await self._http.start()
+            await self._http.start(self._doors.http)
             undo.pop_all()
         self._session.start()
         self._health = asyncio.create_task(self._follow_session())
@@ -101,6 +109,11 @@ class Gateway:
     async def ready(self) -> None:
         """Return once the scheduler is connected: calls can start."""
         await self._session.connected.wait()
+
+    async def retire(self) -> None:
+        """Let those who are here move to other gateways on the same ports, and serve them until they have; then `stop`."""
+        self._http.leave()
+        await asyncio.gather(leave(self.grpc_port), asyncio.sleep(self._config.retreat_s))
 
     async def stop(self, drain_timeout_s: float) -> None:
         """Accept nothing more, let open calls end within `drain_timeout_s`, end the others as Unavailable."""
@@ -113,6 +126,7 @@ class Gateway:
         # What is open now is no call: a health watch, an upload that was never finished.
         await asyncio.gather(*(server.stop(_LAST_WORDS_S) for server in servers), *draining)
         await self._codec.close()
+        self._doors.close()
 
     async def _follow_session(self) -> None:
         """gRPC health is SERVING while the scheduler is connected."""

@@ -1,4 +1,4 @@
-"""The two listening servers of a gateway. Both: `start` binds, `port` is the real one, `stop` lets open calls end."""
+"""The two listening servers of a gateway. Both: `start` listens, `stop` lets open calls end."""
 
 import asyncio
 import math
@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.decoding import AsyncDecoding
+from jetway.runtime.doors import KEEP_ALIVE_S
 from jetway.runtime.errors import ConfigError
 from jetway.v1 import admin_pb2, admin_pb2_grpc, inference_pb2, inference_pb2_grpc
 
@@ -22,7 +23,6 @@ from .http_protocol import ConnectionLimits, HttpConfig
 from .tls import Tls
 
 _INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
-KEEP_ALIVE_S = 60  # between two looks at whether a client that says nothing is still there
 _NUM_OTHER_CALLS = 256  # of Admin, health and reflection, and of those that are still to be refused with a better word
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
@@ -31,7 +31,6 @@ class HttpServer:
     """Runs an ASGI application on uvicorn, inside the running event loop."""
 
     def __init__(self, app: FastAPI, config: GatewayConfig, tls: Tls | None) -> None:
-        self._config = config
         self._server = _Uvicorn(
             HttpConfig(
                 app,
@@ -47,12 +46,20 @@ class HttpServer:
             )
         )
 
-    async def start(self) -> None:
-        """Raises ConfigError when the address cannot be bound."""
-        self._socket = _listen(self._config.host, self._config.port, self._config.stall_limit_s)
-        self.port: int = self._socket.getsockname()[1]
-        self._running = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+    async def start(self, bound: socket.socket) -> None:
+        """Listen on the socket, and close it in the end. Raises ConfigError when another server listens there."""
+        try:
+            bound.listen()
+        except OSError as error:
+            raise ConfigError(
+                f"the gateway cannot listen on port {bound.getsockname()[1]}: {error.strerror}"
+            ) from error
+        self._running = asyncio.create_task(self._server.serve(sockets=[bound]))
         await self._server.listening.wait()
+
+    def leave(self) -> None:
+        """Accept no more connections, and let each that is open end with its next answer, or once it has been idle."""
+        self._server.leave()
 
     async def stop(self, timeout_s: float) -> None:
         """Accept nothing more, and cut what is open after `timeout_s`; of several calls the earliest to cut counts."""
@@ -78,6 +85,13 @@ class _Uvicorn(uvicorn.Server):
         await super().startup(sockets)
         self.listening.set()
 
+    def leave(self) -> None:
+        for server in self.servers:
+            server.close()
+        last = (b"connection", b"close")
+        self.config.encoded_headers.append(last)
+        self.server_state.default_headers.append(last)  # which is made anew every second
+
     def cut(self) -> None:
         """End what is open now."""
         self.force_exit = True
@@ -88,20 +102,6 @@ class _Uvicorn(uvicorn.Server):
         ticking = asyncio.create_task(super().main_loop())
         await self.stopping.wait()
         ticking.cancel()
-
-
-def _listen(host: str, port: int, stall_limit_s: float) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(f"the gateway cannot listen on {host} port {port}: {error.strerror}") from error
-    # A cancelled call does not free the socket of a client that never reads; the kernel does, after as long.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(1000 * stall_limit_s))
-    # Nor is a client that is gone without a word noticed while it has nothing to read.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-    return listener
 
 
 class Registrable(Protocol):
@@ -130,10 +130,11 @@ class GrpcServer:
         self._admin = admin
         self._kserve = kserve
 
-    async def start(self) -> None:
-        """Raises ConfigError when the address cannot be bound."""
+    async def start(self, port: int) -> None:
+        """Listen on the port, which the caller holds. Raises ConfigError when another server listens there."""
         options = [
-            ("grpc.so_reuseport", 0),  # else a second server would share the port in silence
+            ("grpc.so_reuseport", 1),  # with the other gateways; whoever holds the port keeps others away
+            ("grpc.max_connection_age_ms", math.ceil(1000 * self._config.max_connection_age_s)),
             ("grpc.max_receive_message_length", self._config.max_request_bytes),
             ("grpc.max_allowed_incoming_connections", self._config.max_connections),
             ("grpc.keepalive_time_ms", 1000 * KEEP_ALIVE_S),
@@ -153,7 +154,7 @@ class GrpcServer:
             self._kserve.register(self._server)
             names.append(self._kserve.name)
         reflection.enable_server_reflection(names, self._server)
-        self.port = self._bind()
+        self._bind(port)
         await self._server.start()
 
     async def set_serving(self, *, serving: bool) -> None:
@@ -167,16 +168,15 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(timeout_s)
 
-    def _bind(self) -> int:
+    def _bind(self, port: int) -> None:
         host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
-        address = f"{host}:{self._config.grpc_port}"
         try:
             if self._tls is None:
-                return self._server.add_insecure_port(address)
-            return self._server.add_secure_port(address, _credentials(self._tls))
+                self._server.add_insecure_port(f"{host}:{port}")
+            else:
+                self._server.add_secure_port(f"{host}:{port}", _credentials(self._tls))
         except RuntimeError as error:
-            place = f"{self._config.host} port {self._config.grpc_port}"
-            raise ConfigError(f"the gateway cannot listen on {place}: {error}") from error
+            raise ConfigError(f"the gateway cannot listen on {self._config.host} port {port}: {error}") from error
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:

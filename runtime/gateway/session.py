@@ -42,6 +42,7 @@ class SchedulerSession:
         self._requests = LiveRequests()
         self._engine: common_pb2.EngineDescription | None = None
         self._giving_up: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
         self.lost = asyncio.Event()
         self.lost.set()
@@ -59,12 +60,16 @@ class SchedulerSession:
             raise Unavailable("the gateway has no connection to the scheduler; try again")
 
     def start(self) -> None:
+        """Idempotent."""
+        if self._task is not None:
+            return
         self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """End the stream and, as Unavailable, every request that still lives."""
         self._give_up("the gateway is shutting down")
+        assert self._task is not None, "a session that was started"
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._giving_up is not None:

@@ -20,6 +20,7 @@ import uvloop
 
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.gateway.app import Gateway
+from jetway.runtime.gateway.surroundings import Alone
 from jetway.runtime.outbox import Outbox
 from jetway.scheduler.events import FinishReason, SequenceFinished, TokenSampled
 from jetway.scheduler.request import SequenceId
@@ -104,7 +105,7 @@ def serve_gateway(pipe: Connection, scheduler_address: str) -> None:
 
 
 async def _serve_gateway(pipe: Connection, scheduler_address: str) -> None:
-    gateway = Gateway(GatewayConfig(port=0, grpc_port=0), ENGINE_DIR, None, scheduler_address)
+    gateway = Gateway(GatewayConfig(port=0, grpc_port=0), ENGINE_DIR, None, Alone(scheduler_address))
     await gateway.start()
     await gateway.ready()
     pipe.send(True)

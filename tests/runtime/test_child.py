@@ -4,10 +4,11 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from unittest.mock import Mock
 
 import pytest
 
-from jetway.runtime.child import Child
+from jetway.runtime.child import Child, Command, Listener
 from jetway.runtime.errors import ConfigError, Unavailable
 from tests.support.processes import is_alive
 
@@ -21,14 +22,20 @@ def lines() -> list[str]:
 
 
 @pytest.fixture
-async def start(lines: list[str]) -> AsyncIterator[Start]:
+def drain() -> Mock:
+    """Called when a child asks for it."""
+    return Mock()
+
+
+@pytest.fixture
+async def start(lines: list[str], drain: Mock) -> AsyncIterator[Start]:
     """Runs a Python program as the gateway; its lifeline is closed and it is killed at the end."""
     lifeline_fd, own_fd = os.pipe()
     children: list[Child] = []
 
     async def run(program: str) -> Child:
         argv = [sys.executable, "-c", "import os, sys, time, signal\nready = int(sys.argv[-1])\n" + program]
-        children.append(await Child.start("gateway", argv, lifeline_fd, lines.append))
+        children.append(await Child.start(Command("gateway", argv, [lifeline_fd]), Listener(lines.append, drain)))
         return children[-1]
 
     yield run
@@ -49,6 +56,12 @@ async def test_ready_returns_what_was_announced(start: Start) -> None:
 async def test_beats_before_ready_are_passed_over(start: Start) -> None:
     child = await start("""os.write(ready, b'{"beat": null}\\n' * 2)\n""" + READY + "time.sleep(60)")
     assert await child.ready() == {"port": "1"}
+
+
+async def test_a_child_may_ask_for_a_drain(start: Start, drain: Mock) -> None:
+    child = await start(READY + """os.write(ready, b'{"drain": null}\\n'); sys.exit(0)""")
+    await child.ended()
+    assert drain.call_count == 1
 
 
 async def test_silence_is_the_end(start: Start) -> None:
@@ -162,4 +175,4 @@ async def test_a_line_without_end_is_cut(start: Start, lines: list[str]) -> None
 
 async def test_a_missing_interpreter_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="cannot start the executor with /nowhere/python: No such file"):
-        await Child.start("executor", ["/nowhere/python"], 0, print)
+        await Child.start(Command("executor", ["/nowhere/python"], []), Listener(print, print))

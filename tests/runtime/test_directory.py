@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from jetway.runtime.directory import enter, leave, life_socket, role_socket, runtime_directory
+from jetway.runtime.directory import LifeRecord, enter, leave, life_socket, lives, role_socket, runtime_directory
 from jetway.runtime.errors import ConfigError
 
 
@@ -50,8 +50,23 @@ def test_what_is_not_surely_ours_and_dead_is_kept(tmp_path: Path) -> None:
 def test_the_others_find_the_present_life(tmp_path: Path) -> None:
     for epoch in (1, 2):
         life_socket(tmp_path, "executor", epoch).write_text(f"life {epoch}")
-        enter(tmp_path, "executor", epoch)
+        enter(tmp_path, life("executor", epoch))
         assert role_socket(tmp_path, "executor").read_text() == f"life {epoch}"
+        assert lives(tmp_path)[-1] == life("executor", epoch)
+    leave(tmp_path, "executor", 1)
     leave(tmp_path, "executor", 2)
-    assert list(tmp_path.iterdir()) == [life_socket(tmp_path, "executor", 1)]
+    assert list(tmp_path.iterdir()) == []
     leave(tmp_path, "executor", 2)
+
+
+def test_a_life_that_listens_elsewhere_is_on_record_only(tmp_path: Path) -> None:
+    for epoch in (10, 9):
+        enter(tmp_path, life("gateway", epoch))
+    assert lives(tmp_path) == [life("gateway", 9), life("gateway", 10)]
+    assert not role_socket(tmp_path, "gateway").is_symlink()
+    leave(tmp_path, "gateway", 9)
+    assert lives(tmp_path) == [life("gateway", 10)]
+
+
+def life(role: str, epoch: int) -> LifeRecord:
+    return LifeRecord(role, epoch, pid=7, num_restarts=1, started_s=2.5)

@@ -1,6 +1,7 @@
 """The supervisor as a process of its own, over roles that do nothing (tests/support/role.py)."""
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -22,10 +23,12 @@ READY = "Ctrl-C stops"
 
 
 @contextmanager
-def supervised(runtime_parent: Path, *behaviours: str, redirect: str = "", **settings: str) -> Iterator[Running]:
-    """`redirect` is a shell's, for example 2>/dev/full."""
-    argv = through_shell([sys.executable, SUPERVISE, *behaviours], redirect)
-    with Running.start(argv, runtime_parent, **settings) as running:
+def supervised(
+    runtime_parent: Path, *behaviours: str, redirect: str = "", starter: tuple[str, ...] = (), **settings: str
+) -> Iterator[Running]:
+    """`redirect` is a shell's, for example 2>/dev/full; `starter` a program that becomes the supervisor."""
+    argv = through_shell([*starter, sys.executable, SUPERVISE, *behaviours], redirect)
+    with Running.start(argv, runtime_parent, **{"port": "0", "grpc_port": "0", **settings}) as running:
         yield running
 
 
@@ -191,10 +194,62 @@ def test_two_signals_at_once_are_two(tmp_path: Path) -> None:
     assert not any(is_alive(pid) for pid in pids(running))
 
 
-def test_a_hangup_drains(tmp_path: Path) -> None:
-    with supervised(tmp_path) as running:
+def test_a_hangup_renews_the_gateways_one_by_one(tmp_path: Path) -> None:
+    with supervised(tmp_path, num_processes="2") as running:
         running.wait_for(READY)
         running.send_signal(signal.SIGHUP)
+        running.wait_for("  config", times=6)
+        while any(is_alive(pid) for pid in pids(running)[2:4]):  # bounded by the test's timeout
+            time.sleep(0.005)
+        executor, scheduler, _, _, *renewed = pids(running)
+        assert all(is_alive(pid) for pid in (executor, scheduler, *renewed))
+        running.send_signal(signal.SIGTERM)
+        status, _, err = running.end()
+    assert status == 0
+    said = re.findall(r"^\[(\w+)\] (retired|stopped)", err, re.MULTILINE)
+    assert said[:2] == [("gateway", "retired")] * 2
+    assert said[2:] == [(role, "stopped") for role in ("gateway", "gateway", "scheduler", "executor")]
+    assert not any(is_alive(pid) for pid in pids(running))
+
+
+def test_gateways_stay_when_their_successor_does_not_come_to_serve(tmp_path: Path) -> None:
+    with supervised(tmp_path, "gateway=once") as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGHUP)
+        running.wait_for("the gateway exited with status 3; it last said:\n    starting\nthe gateways stay as they are")
+        running.send_signal(signal.SIGTERM)
+        status, _, err = running.end()
+    assert status == 0
+    assert "[gateway] stopped" in err
+
+
+def test_a_signal_stops_while_a_gateway_is_renewed(tmp_path: Path) -> None:
+    """Both gateways stop: that which would not go, and that which has come for it."""
+    with supervised(tmp_path, "gateway=stubborn", drain_timeout_s="3600") as running:
+        running.wait_for(READY)
+        running.send_signal(signal.SIGHUP)
+        running.wait_for("  config", times=4)
+        running.send_signal(signal.SIGTERM)
+        running.wait_for("stopping")
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 1
+    assert not any(is_alive(pid) for pid in pids(running))
+
+
+def test_a_role_may_ask_for_a_drain_of_everything(tmp_path: Path) -> None:
+    with supervised(tmp_path, "gateway=drain") as running:
+        status, out, err = running.end()
+    assert status == 0
+    assert "stopping: open requests may end" in out
+    assert re.findall(r"^\[(\w+)\] stopped", err, re.MULTILINE) == ["gateway", "scheduler", "executor"]
+
+
+def test_without_its_terminal_it_stops(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with supervised(tmp_path, redirect=f"<{os.ttyname(theirs)}", starter=("setsid", "--ctty")) as running:
+        os.close(theirs)
+        running.wait_for(READY)
+        os.close(ours)
         status, _, err = running.end()
     assert status == 0
     assert re.findall(r"^\[(\w+)\] stopped", err, re.MULTILINE) == ["gateway", "scheduler", "executor"]

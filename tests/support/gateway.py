@@ -9,6 +9,7 @@ from typing import Any
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.gateway.access import OPEN_ACCESS, Access
 from jetway.runtime.gateway.app import Gateway
+from jetway.runtime.gateway.surroundings import Alone
 
 CONFIG = GatewayConfig(port=0, grpc_port=0)
 
@@ -18,7 +19,7 @@ async def running_gateway(
     engine_dir: Path, scheduler_address: str, access: Access = OPEN_ACCESS, **config: Any
 ) -> AsyncIterator[Gateway]:
     """Started and connected to the scheduler; stopped at the end, without a drain."""
-    gateway = Gateway(replace(CONFIG, **config), engine_dir, None, scheduler_address, access)
+    gateway = Gateway(replace(CONFIG, **config), engine_dir, None, Alone(scheduler_address), access)
     await gateway.start()
     try:
         await gateway.ready()

@@ -1,15 +1,16 @@
 """A role without work, run as a program by the supervisor's tests: `role.py ROLE BEHAVIOUR` and the supervisor's flags.
 
-A role that has announced itself beats, and ends with status 7 once a file of its own name lies beside the configuration.
+A role that has announced itself beats, ends with status 0 at SIGHUP, and ends with status 7 once a file of its own name lies beside the configuration.
 
 serve      announce, wait for SIGTERM, exit 0
 hang       announce, and beat no more once the file `hang` lies beside the configuration
 crash      exit 3 before it is ready
 once       the first life serves, and all others crash
+drain      announce, and ask for a drain of everything
 refuse     refuse the configuration
 mute       never announce anything
 deaf       the same, inside one call that lets no other thread run
-stubborn   announce, ignore SIGTERM
+stubborn   announce, ignore SIGTERM and SIGHUP
 chatty     write far more than a pipe holds, then announce and let the file `said` appear beside the configuration
 """
 
@@ -34,9 +35,11 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--lifeline-fd", type=int, required=True)
+    parser.add_argument("--door-fds", type=int, nargs=2)
     parser.add_argument("--ready-fd", type=int, required=True)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.SIG_IGN if args.behaviour == "stubborn" else _stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if args.behaviour == "stubborn" else _retire)
     lifeline = Lifeline(args.lifeline_fd, args.ready_fd)
     lifeline.watch()
     args.config.with_name(f"{args.role}-watches").touch()
@@ -55,6 +58,8 @@ def main() -> int:
         lifeline.announce({"pid": str(os.getpid()), "config": str(args.config)})
     if args.behaviour == "chatty":
         args.config.with_name("said").touch()
+    if args.behaviour == "drain":
+        lifeline.drain()
     lost, hang = args.config.with_name(args.role), args.config.with_name("hang")
     while not lost.exists():
         if not (args.behaviour == "hang" and hang.exists()):
@@ -63,6 +68,11 @@ def main() -> int:
     lost.unlink()
     print("something broke", file=sys.stderr)
     return 7
+
+
+def _retire(number: int, frame: object) -> None:
+    print("retired", file=sys.stderr)
+    sys.exit(0)
 
 
 def _stop(number: int, frame: object) -> None:

@@ -25,5 +25,11 @@ def serving(engine_dir: Path, *arguments: str | Path, **settings: str) -> Iterat
 
 
 def process_of(running: Running, role: str) -> psutil.Process:
-    (process,) = [child for child in psutil.Process(running.pid).children() if role in child.cmdline()]
+    (process,) = processes_of(running, role)
     return process
+
+
+def processes_of(running: Running, role: str) -> list[psutil.Process]:
+    """The oldest first."""
+    found = [child for child in psutil.Process(running.pid).children() if role in child.cmdline()]
+    return sorted(found, key=psutil.Process.create_time)

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from jetway.builder import manifest
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.gateway.app import Gateway
+from jetway.runtime.gateway.surroundings import Alone
 from jetway.v1 import inference_pb2, inference_pb2_grpc
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, sampled
 from tests.support.gateway import CONFIG, running_gateway
@@ -34,7 +35,7 @@ async def text_of(stream: Any) -> str:
 
 
 async def test_gateway_without_a_scheduler_listens_and_refuses(engine_dir: Path) -> None:
-    gateway = Gateway(CONFIG, engine_dir, "mine", "unix:/nonexistent.sock")
+    gateway = Gateway(CONFIG, engine_dir, "mine", Alone("unix:/nonexistent.sock"))
     await gateway.start()
 
     for message in (request("GET", "/health"), request("GET", "/v1/models"), post("/v1/completions", {"prompt": "a"})):
@@ -50,7 +51,7 @@ async def test_gateway_without_a_scheduler_listens_and_refuses(engine_dir: Path)
 
 
 async def test_model_has_the_name_that_it_is_given(engine_dir: Path, scheduler: FakeScheduler) -> None:
-    gateway = Gateway(CONFIG, engine_dir, "mine", scheduler.address)
+    gateway = Gateway(CONFIG, engine_dir, "mine", Alone(scheduler.address))
     await gateway.start()
     await gateway.ready()
 
@@ -171,14 +172,14 @@ def test_engine_directory_with_a_missing_file_is_a_config_error_that_names_it(en
     (engine_dir / missing).unlink()
 
     with pytest.raises(ConfigError, match=missing):
-        Gateway(CONFIG, engine_dir, None, "unix:/nonexistent.sock")
+        Gateway(CONFIG, engine_dir, None, Alone("unix:/nonexistent.sock"))
 
 
 async def test_chat_template_that_does_not_parse_is_a_config_error(engine_dir: Path) -> None:
     (engine_dir / manifest.CHAT_TEMPLATE_FILE).write_text("{% for %}", encoding="utf-8")
 
     with pytest.raises(ConfigError, match="the chat template does not parse: line 1: "):
-        await Gateway(CONFIG, engine_dir, None, "unix:/nonexistent.sock").start()
+        await Gateway(CONFIG, engine_dir, None, Alone("unix:/nonexistent.sock")).start()
 
 
 async def test_chat_that_its_template_takes_too_long_for_is_a_bad_request(

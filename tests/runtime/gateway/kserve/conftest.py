@@ -9,6 +9,7 @@ import pytest
 from tritonclient.grpc import aio, service_pb2_grpc
 
 from jetway.runtime.gateway.app import Gateway
+from jetway.runtime.gateway.surroundings import Alone
 from tests.support.gateway import CONFIG
 from tests.support.triton import client_of
 
@@ -28,7 +29,7 @@ def triton_stub(channel: grpc.aio.Channel) -> Any:
 @pytest.fixture
 async def waiting_gateway(engine_dir: Path) -> AsyncIterator[Gateway]:
     """One that has not found its scheduler."""
-    gateway = Gateway(CONFIG, engine_dir, None, "unix:/nonexistent.sock")
+    gateway = Gateway(CONFIG, engine_dir, None, Alone("unix:/nonexistent.sock"))
     await gateway.start()
     try:
         yield gateway

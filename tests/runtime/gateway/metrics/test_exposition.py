@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 
 from jetway.runtime.gateway.app import Gateway
+from jetway.runtime.gateway.surroundings import Alone
 from jetway.v1 import scheduler_pb2
 from tests.support.fake_scheduler import ENGINE, LENGTH, FakeScheduler, answering
 from tests.support.gateway import CONFIG
@@ -103,7 +104,7 @@ async def test_figures_of_the_scheduler_are_those_of_the_moment(gateway: Gateway
 
 
 async def test_without_the_scheduler_the_gateways_own_figures_remain(engine_dir: Path) -> None:
-    gateway = Gateway(CONFIG, engine_dir, None, "unix:/nonexistent.sock")
+    gateway = Gateway(CONFIG, engine_dir, None, Alone("unix:/nonexistent.sock"))
     await gateway.start()
 
     samples = await scrape(gateway)
@@ -115,7 +116,7 @@ async def test_without_the_scheduler_the_gateways_own_figures_remain(engine_dir:
 
 
 async def test_names_of_vllm_stand_beside_where_asked(engine_dir: Path, scheduler: FakeScheduler) -> None:
-    gateway = Gateway(replace(CONFIG, metrics_compat="vllm"), engine_dir, None, scheduler.address)
+    gateway = Gateway(replace(CONFIG, metrics_compat="vllm"), engine_dir, None, Alone(scheduler.address))
     await gateway.start()
     await gateway.ready()
     scheduler.stats = scheduler_pb2.StatsResponse(engine=ENGINE, num_running=3)
