@@ -11,6 +11,11 @@ from .errors import ConfigError
 from .settings import MAPS, SECTIONS, SETTINGS, Given, Setting
 from .spellings import instead, said_as
 
+_ADDRESS = f"{GatewayConfig().host}:{GatewayConfig().grpc_port}"
+_ADDRESS_HELP = "a gateway's gRPC address (default: %(default)s)"
+_ADMIN_KEY = "Where the server has API keys, JETWAY_API_KEY holds one with `admin: true`."
+_TLS_FLAGS = ("--tls", "--tls-ca", "--tls-certificate", "--tls-key")
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -63,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_serve(commands)
     _add_status(commands)
+    _add_drain(commands)
     _add_triton_repo(commands)
     _add_key(commands)
     return parser
@@ -96,25 +102,36 @@ def _add_status(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "status",
         help="show the queues, pools and counts of a running server",
         description="Show how a running server stands: queues by class, pools, preemptions, and why the next does not run.",
-        epilog="Where the server has API keys, JETWAY_API_KEY holds one with `admin: true`.",
+        epilog=_ADMIN_KEY,
         allow_abbrev=False,
     )
-    gateway = GatewayConfig()
-    status.set_defaults(flags=("--address", "--json", "--watch", "--tls", "--tls-ca", "--tls-certificate", "--tls-key"))
-    status.add_argument(
-        "--address",
-        default=f"{gateway.host}:{gateway.grpc_port}",
-        metavar="HOST:PORT",
-        help="the gateway's gRPC address (default: %(default)s)",
-    )
+    status.set_defaults(flags=("--address", "--json", "--watch", *_TLS_FLAGS))
+    status.add_argument("--address", default=_ADDRESS, metavar="HOST:PORT", help=_ADDRESS_HELP)
     status.add_argument("--json", action="store_true", help="one line of JSON")
     status.add_argument("--watch", type=_seconds, metavar="S", help="again every S seconds, until Ctrl-C")
-    status.add_argument(
+    _add_tls(status)
+
+
+def _add_drain(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    drain = commands.add_parser(
+        "drain",
+        help="let open requests end, and stop a running server",
+        description="Stop a running server as SIGTERM does: open requests may end within drain_timeout_s.",
+        epilog=_ADMIN_KEY,
+        allow_abbrev=False,
+    )
+    drain.set_defaults(flags=_TLS_FLAGS)
+    drain.add_argument("address", nargs="?", default=_ADDRESS, metavar="HOST:PORT", help=_ADDRESS_HELP)
+    _add_tls(drain)
+
+
+def _add_tls(parser: _Parser) -> None:
+    parser.add_argument(
         "--tls", action="store_true", help="the server has a certificate that a public authority signed"
     )
-    status.add_argument("--tls-ca", metavar="FILE", help="PEM file of who signed the server's certificate")
-    status.add_argument("--tls-certificate", metavar="FILE", help="PEM file of a client certificate")
-    status.add_argument("--tls-key", metavar="FILE", help="PEM file of its private key")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM file of who signed the server's certificate")
+    parser.add_argument("--tls-certificate", metavar="FILE", help="PEM file of a client certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file of its private key")
 
 
 def _add_key(commands: "argparse._SubParsersAction[_Parser]") -> None:

@@ -4,12 +4,15 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .arguments import parse
 from .errors import ConfigError, JetwayError
 from .layers import Resolved, resolve
 from .output import complain, printing
+
+if TYPE_CHECKING:
+    from .admin_client import Gateway
 
 
 def run(argv: Sequence[str]) -> int:
@@ -28,6 +31,8 @@ def _run(argv: Sequence[str]) -> int:
     args = parse(argv)
     if args.command == "status":
         return _status(args)
+    if args.command == "drain":
+        return _drain(args)
     if args.command == "triton-repo":
         return _triton_repo(args.output, args.url, args.kserve_dialect)
     if args.command == "key":
@@ -66,13 +71,9 @@ def _triton_repo(directory: Path, url: str, dialect: Literal["inflight", "llmapi
 
 
 def _status(args: argparse.Namespace) -> int:
-    from jetway.client_channel import Tls  # late, like the next: they need grpc
+    from . import status  # late: it needs grpc
 
-    from . import status
-
-    files = {"ca": args.tls_ca, "certificate": args.tls_certificate, "key": args.tls_key}
-    tls = Tls(**files) if args.tls or any(files.values()) else None
-    gateway = status.Gateway(args.address, os.environ.get("JETWAY_API_KEY"), tls)
+    gateway = _gateway(args)
     render = status.as_json if args.json else status.as_text
     with printing():
         if args.watch is None:
@@ -80,6 +81,23 @@ def _status(args: argparse.Namespace) -> int:
         else:
             status.watch(gateway, render, args.watch)
     return 0
+
+
+def _drain(args: argparse.Namespace) -> int:
+    _gateway(args).drain()
+    with printing():
+        print("draining: open requests may end, then all of it stops")
+    return 0
+
+
+def _gateway(args: argparse.Namespace) -> "Gateway":
+    from jetway.client_channel import Tls  # late, like the next: they need grpc
+
+    from .admin_client import Gateway
+
+    files = {"ca": args.tls_ca, "certificate": args.tls_certificate, "key": args.tls_key}
+    tls = Tls(**files) if args.tls or any(files.values()) else None
+    return Gateway(args.address, os.environ.get("JETWAY_API_KEY"), tls)
 
 
 def _key(name: str) -> int:

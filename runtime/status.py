@@ -4,20 +4,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import NamedTuple
 
-import grpc
 from google.protobuf.json_format import MessageToJson
 
-from jetway.client_channel import Tls, channel
-from jetway.client_messages import call_metadata
-from jetway.v1 import admin_pb2, admin_pb2_grpc, scheduler_pb2
+from jetway.v1 import admin_pb2, scheduler_pb2
 
-from .errors import ConfigError, JetwayError, Unavailable
+from .admin_client import Gateway
 from .settings import format_bytes
 
-_TIMEOUT_S = 5.0
-_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _CLEAR = "\x1b[H\x1b[2J"  # a terminal's screen
 _HEADER = (
     *("CLASS", "LEVEL", "WEIGHT", "RUNNING", "DISPLACED", "QUEUED REQUESTS", "QUEUED TOKENS"),
@@ -27,49 +21,20 @@ _HEADER = (
 Render = Callable[[admin_pb2.StatusResponse], str]
 
 
-class Gateway(NamedTuple):
-    """Whom to ask, and how."""
-
-    address: str
-    api_key: str | None = None
-    tls: Tls | None = None
-
-
 def show(gateway: Gateway, render: Render) -> None:
-    """Raises Unavailable when nothing answers there, ConfigError for a TLS file that cannot be read."""
-    print(render(_ask(gateway)), flush=True)
+    """Raises what Gateway's calls raise."""
+    print(render(gateway.status()), flush=True)
 
 
 def watch(gateway: Gateway, render: Render, every_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
     """Show it again and again, on a terminal in place, until Ctrl-C. Raises Unavailable when nothing answers any more."""
     try:
         while True:
-            text = render(_ask(gateway))
+            text = render(gateway.status())
             print(_CLEAR + text if sys.stdout.isatty() else text, flush=True)
             sleep(every_s)
     except KeyboardInterrupt:
         pass
-
-
-def _ask(gateway: Gateway) -> admin_pb2.StatusResponse:
-    try:
-        connected = channel(gateway.address, gateway.tls)
-    except OSError as error:
-        raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from error
-    metadata = call_metadata(gateway.api_key, tenant=None)
-    with connected:
-        try:
-            stub = admin_pb2_grpc.AdminStub(connected)
-            return stub.Status(admin_pb2.StatusRequest(), timeout=_TIMEOUT_S, metadata=metadata)
-        except grpc.RpcError as error:
-            raise _translated(gateway.address, error) from error
-
-
-def _translated(address: str, error: grpc.RpcError) -> JetwayError:
-    details = " ".join(f"{error.code().name}: {error.details()}".split())
-    if error.code() in _REFUSALS:
-        return ConfigError(f"the gateway at {address} refuses JETWAY_API_KEY ({details})")
-    return Unavailable(f"no Jetway gateway answers at {address} ({details})")
 
 
 def as_json(status: admin_pb2.StatusResponse) -> str:

@@ -1,33 +1,55 @@
-"""jetway.v1.Admin: how this gateway and its scheduler stand."""
+"""jetway.v1.Admin: how this gateway and its scheduler stand, and how all of it ends."""
 
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
-from jetway.runtime.errors import Unavailable
+from jetway.runtime.errors import PermissionDenied, Unavailable
 from jetway.v1 import admin_pb2, admin_pb2_grpc
 
 from .access import Access, check_admin
-from .grpc_call import Context, caller_of, errors_as_status
+from .grpc_call import Context, caller_of, errors_as_status, is_near
 from .metrics.instruments import Metrics
 from .session import SchedulerSession
+from .surroundings import Surroundings
 
 
 class AdminServicer(admin_pb2_grpc.AdminServicer):
     """For whoever `access` lets administer."""
 
-    def __init__(self, session: SchedulerSession, metrics: Metrics, model_name: str, access: Access) -> None:
+    def __init__(
+        self,
+        session: SchedulerSession,
+        metrics: Metrics,
+        model_name: str,
+        access: Access,
+        surroundings: Surroundings,
+    ) -> None:
         self._access = access
+        self._surroundings = surroundings
         self._session = session
         self._metrics = metrics
         self._model_name = model_name
         self._started_s = time.monotonic()
 
     async def Status(self, request: admin_pb2.StatusRequest, context: Context) -> admin_pb2.StatusResponse:
+        async with self._administering(context):
+            return await self._status()
+
+    async def Drain(self, request: admin_pb2.DrainRequest, context: Context) -> admin_pb2.DrainResponse:
+        async with self._administering(context):
+            if self._access.keys.is_empty and not is_near(context):
+                raise PermissionDenied("without API keys only the server's own machine may drain it")
+            self._surroundings.drain()
+            return admin_pb2.DrainResponse()
+
+    @asynccontextmanager
+    async def _administering(self, context: Context) -> AsyncIterator[None]:
         async with errors_as_status(context):
             with self._metrics.refusals():
                 check_admin(caller_of(context, self._access))
-            return await self._status()
+            yield
 
     async def _status(self) -> admin_pb2.StatusResponse:
         response = admin_pb2.StatusResponse(
@@ -36,6 +58,15 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             uptime_s=time.monotonic() - self._started_s,
             num_live_requests=int(self._metrics.registry.get_sample_value("jetway_live_requests") or 0),
         )
+        now_s = time.monotonic()
+        for life in self._surroundings.lives():
+            response.roles.add(
+                role=life.role,
+                pid=life.pid,
+                epoch=life.epoch,
+                num_restarts=life.num_restarts,
+                uptime_s=now_s - life.started_s,
+            )
         with suppress(Unavailable):  # the field stays absent
             response.scheduler.CopyFrom(await self._session.stats())
         return response

@@ -71,7 +71,7 @@ class Gateway:
         app = openai_app(self._generator, exposition, access, config)
         app.router.routes.append(Route("/v2{rest:path}", kserve_app(kserve, config)))
         self._http = HttpServer(app, config, tls)
-        admin = AdminServicer(self._session, metrics, self._generator.model_name, access)
+        admin = AdminServicer(self._session, metrics, self._generator.model_name, access, surroundings)
         servicer = InferenceServicer(self._generator, access, config.stall_limit_s)
         self._grpc = GrpcServer(servicer, admin, config, tls, grpc_service(kserve, config.stall_limit_s))
 

@@ -27,13 +27,17 @@ class KeyRing:
     def __init__(self, keys: Sequence[ApiKey]) -> None:
         self._keys = [(bytes.fromhex(key.sha256), key) for key in keys]
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._keys
+
     def caller(self, authorization: str | None, tenant: str | None) -> Caller:
         """Who sends this `authorization` ("Bearer SECRET") and `tenant` header. Raises Unauthenticated.
 
         Where there are keys, the key alone names the tenant. Every key is compared, each in constant time, so that the
         time taken says nothing about any of them.
         """
-        if not self._keys:
+        if self.is_empty:
             return Caller(tenant=tenant or "", is_admin=True)
         if authorization is None or not authorization.lower().startswith(SCHEME):
             raise Unauthenticated("an API key is needed: Authorization: Bearer KEY")

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
@@ -23,6 +25,12 @@ def caller_of(context: Context, access: Access) -> Caller:
     given = {key: str(value) for key, value in context.invocation_metadata() or ()}
     tenant = given.get(TENANT_KEY)
     return access.keys.caller(given.get(AUTHORIZATION_KEY), plain(tenant, TENANT_KEY) if tenant else None)
+
+
+def is_near(context: Context) -> bool:
+    """Whether the peer is on this machine."""
+    host = unquote(context.peer().partition(":")[2].rpartition(":")[0]).strip("[]")
+    return ip_address(host).is_loopback
 
 
 @asynccontextmanager

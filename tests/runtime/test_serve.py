@@ -13,6 +13,7 @@ import pytest
 from jetway.runtime import cli
 from jetway.runtime.config import ExecutorConfig, SchedulerConfig, ServeConfig
 from jetway.runtime.errors import ConfigError
+from jetway.runtime.launcher import ROLES
 from jetway.runtime.serve import load_engine, make_scheduler
 from jetway.v1.inference_pb2 import GenerateRequest
 from jetway.v1.inference_pb2_grpc import InferenceStub
@@ -64,9 +65,12 @@ def test_classes_of_a_file_are_served_and_shown(engine_dir: Path, capsys: pytest
         with grpc.insecure_channel(address) as channel:
             InferenceStub(channel).Generate(GenerateRequest(text="hi", max_tokens=5))
         assert cli.main(["status", "--address", address, "--json"]) == 0
-        running.send_signal(signal.SIGTERM)
+        status = json.loads(capsys.readouterr().out)
+        assert {each["role"]: each["pid"] for each in status["roles"]} == {
+            role: process_of(running, role).pid for role in ROLES
+        }
+        assert cli.main(["drain", address]) == 0
         assert running.end().status == 0
-    status = json.loads(capsys.readouterr().out)
     assert [(each["name"], each["level"]) for each in status["scheduler"]["classes"]] == [
         ("standard", 2),
         ("urgent", 1),

@@ -8,8 +8,9 @@ import grpc
 import pytest
 
 from jetway.runtime import cli
+from jetway.runtime.admin_client import Gateway
 from jetway.runtime.errors import Unavailable
-from jetway.runtime.status import Gateway, as_json, as_text, show, watch
+from jetway.runtime.status import as_json, as_text, show, watch
 from jetway.v1 import admin_pb2, admin_pb2_grpc, common_pb2, scheduler_pb2
 from tests.support.certificates import Pair, authority, signed
 
@@ -97,6 +98,9 @@ blocked      aged lane: the token budget is spent
 
 
 class Admin(admin_pb2_grpc.AdminServicer):
+    def Drain(self, request: admin_pb2.DrainRequest, context: grpc.ServicerContext) -> admin_pb2.DrainResponse:
+        raise NotImplementedError
+
     def Status(self, request: admin_pb2.StatusRequest, context: grpc.ServicerContext) -> admin_pb2.StatusResponse:
         authorization = dict(context.invocation_metadata()).get("authorization")
         if authorization not in (None, "Bearer sk-admin"):

@@ -39,6 +39,11 @@ class AdminStub(object):
                 request_serializer=jetway_dot_v1_dot_admin__pb2.StatusRequest.SerializeToString,
                 response_deserializer=jetway_dot_v1_dot_admin__pb2.StatusResponse.FromString,
                 _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/jetway.v1.Admin/Drain',
+                request_serializer=jetway_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=jetway_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -51,6 +56,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Drain(self, request, context):
+        """Lets open requests end within drain_timeout_s, then stops everything, as SIGTERM does. Answers as that begins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +70,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=jetway_dot_v1_dot_admin__pb2.StatusRequest.FromString,
                     response_serializer=jetway_dot_v1_dot_admin__pb2.StatusResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=jetway_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=jetway_dot_v1_dot_admin__pb2.DrainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +104,33 @@ class Admin(object):
             '/jetway.v1.Admin/Status',
             jetway_dot_v1_dot_admin__pb2.StatusRequest.SerializeToString,
             jetway_dot_v1_dot_admin__pb2.StatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jetway.v1.Admin/Drain',
+            jetway_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            jetway_dot_v1_dot_admin__pb2.DrainResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -259,9 +259,13 @@ class TestKeys:
         ):
             stub: Any = admin_pb2_grpc.AdminStub(channel)
             for key, code in ((SECRET, "PERMISSION_DENIED"), ("sk-other", "UNAUTHENTICATED")):
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await stub.Status(admin_pb2.StatusRequest(), metadata=(("authorization", f"Bearer {key}"),))
-                assert caught.value.code() is grpc.StatusCode[code]
+                for call, message in (
+                    (stub.Status, admin_pb2.StatusRequest()),
+                    (stub.Drain, admin_pb2.DrainRequest()),
+                ):
+                    with pytest.raises(grpc.aio.AioRpcError) as caught:
+                        await call(message, metadata=(("authorization", f"Bearer {key}"),))
+                    assert caught.value.code() is grpc.StatusCode[code]
             status = await stub.Status(admin_pb2.StatusRequest(), metadata=(("authorization", "Bearer sk-admin"),))
             assert status.model == "tiny"
 
