@@ -35,6 +35,10 @@ class Outbox:
         self._frame.refused.append(scheduler_pb2.Refusal(handle=handle, error=error_to_proto(error)))
         self._ready.set()
 
+    def ready(self, *, ready: bool) -> None:
+        self._frame.is_ready = ready
+        self._ready.set()
+
     def put(self, handle: int, event: TokenSampled | SequenceFinished) -> None:
         if isinstance(event, TokenSampled):
             self._token(handle, event)

@@ -110,13 +110,19 @@ async def _run_scheduler(post: Post) -> None:
     server.add_insecure_port(post.address)
     await server.start()
     post.lifeline.announce({})
-    with beating(post):
+    with beside(post.lifeline.keep_beating(config.hang_timeout_s)):
         try:
-            with kept_out_of_steps():
+            watching = service.watchdog.watch(service.tell_ready, _stall_limit_s(config))
+            with kept_out_of_steps(), beside(watching):
                 stepping = step_with_each(scheduler, loop, session, executors.connect, time.monotonic)
                 await until_told_to_stop(stepping)
         finally:
             await server.stop(STOP_GRACE_S)
+
+
+def _stall_limit_s(config: ServeConfig) -> float:
+    """How long work may wait for a step's end: half of what a step may take, and for as long as it is held on purpose."""
+    return config.hang_timeout_s / 2 + config.scheduler.max_waiting_time_s
 
 
 def make_scheduler(
@@ -170,7 +176,7 @@ async def _run_gateway(post: Post) -> None:
             "grpc": f"{host}:{gateway.grpc_port}",
         }
     )
-    with beating(post):
+    with beside(post.lifeline.keep_beating(config.hang_timeout_s)):
         await until_told_to_stop(_until_retired(gateway))
         await gateway.stop(config.drain_timeout_s)
 
@@ -192,9 +198,9 @@ async def until_told_to_stop(work: Coroutine[None, None, object]) -> None:
 
 
 @contextmanager
-def beating(post: Post) -> Iterator[None]:
-    """The supervisor hears that the event loop turns."""
-    task = asyncio.create_task(post.lifeline.keep_beating(post.config.hang_timeout_s))
+def beside(work: Coroutine[None, None, None]) -> Iterator[None]:
+    """Do `work`, which has no end, as long as the block runs."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:

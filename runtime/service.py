@@ -17,6 +17,7 @@ from jetway.v1 import scheduler_pb2, scheduler_pb2_grpc
 from .errors import InvalidArgument, Overloaded
 from .outbox import Outbox
 from .stats import stats_to_proto
+from .watchdog import Watchdog
 from .wire import description_to_proto, sampling_from_proto
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,15 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._routes: dict[str, _Route] = {}
         self._sessions: dict[int, _Session] = {}
         self._num_sessions = 0
+        self._is_ready = False
+        self.watchdog = Watchdog(scheduler, clock)
+
+    def tell_ready(self, *, ready: bool) -> None:
+        """Tell every gateway whether requests are computed, if that has changed."""
+        if ready != self._is_ready:
+            self._is_ready = ready
+            for session in self._sessions.values():
+                session.outbox.ready(ready=ready)
 
     def publish(self, events: list[Event]) -> None:
         """Hand each event to the session that the request came from; a gateway that does not read loses its session."""
@@ -79,7 +89,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         session = self._sessions[self._num_sessions] = _Session(self._num_sessions)
         reader = asyncio.create_task(self._read(session, request_iterator))
         try:
-            yield scheduler_pb2.SessionFrame(engine=description_to_proto(self._scheduler.engine))
+            engine = description_to_proto(self._scheduler.engine)
+            yield scheduler_pb2.SessionFrame(engine=engine, is_ready=self._is_ready)
             while (frame := await session.outbox.next_frame()) is not None:
                 yield frame
             if not reader.done():
@@ -96,7 +107,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         request: scheduler_pb2.StatsRequest,
         context: grpc.aio.ServicerContext[scheduler_pb2.StatsRequest, scheduler_pb2.StatsResponse],
     ) -> scheduler_pb2.StatsResponse:
-        return stats_to_proto(self._scheduler.stats(self._clock()), self._scheduler.engine)
+        now = self._clock()
+        return stats_to_proto(self._scheduler.stats(now), self._scheduler.engine, self.watchdog.pace(), now)
 
     async def _read(self, session: _Session, requests: AsyncIterator[scheduler_pb2.SessionRequest]) -> None:
         try:

@@ -6,6 +6,7 @@ from jetway.scheduler.plan import EngineDescription
 from jetway.scheduler.stats import Stats
 from jetway.v1 import scheduler_pb2
 
+from .watchdog import Pace
 from .wire import description_to_proto
 
 _COUNTS = (
@@ -25,7 +26,8 @@ _COUNTS = (
 )
 
 
-def stats_to_proto(stats: Stats, engine: EngineDescription) -> scheduler_pb2.StatsResponse:
+def stats_to_proto(stats: Stats, engine: EngineDescription, pace: Pace, now: float) -> scheduler_pb2.StatsResponse:
+    last = pace.last_step
     return scheduler_pb2.StatsResponse(
         engine=description_to_proto(engine),
         num_running=stats.num_running,
@@ -45,5 +47,11 @@ def stats_to_proto(stats: Stats, engine: EngineDescription) -> scheduler_pb2.Sta
             name: scheduler_pb2.Histogram(bounds=each.bounds, counts=each.counts, total=each.total)
             for name, each in stats.counters.queue_times.items()
         },
+        executor_attached=pace.is_attached,
+        seconds_since_step=pace.seconds_since_step,
+        last_step_ago_s=None if last is None else now - last.committed_at,
+        last_step_elapsed_s=None if last is None else last.elapsed_s,
+        steps_per_s=pace.steps_per_s,
+        sampled_tokens_per_s=pace.sampled_tokens_per_s,
         **{name: getattr(stats.counters, name) for name in _COUNTS},
     )

@@ -13,6 +13,7 @@ from .admin_client import Gateway
 from .settings import format_bytes
 
 _CLEAR = "\x1b[H\x1b[2J"  # a terminal's screen
+_WORTH_A_LINE_S = 1.0
 _HEADER = (
     *("CLASS", "LEVEL", "WEIGHT", "RUNNING", "DISPLACED", "QUEUED REQUESTS", "QUEUED TOKENS"),
     *("OLDEST WAIT", "EXPECTED WAIT", "DEADLINE"),
@@ -47,9 +48,18 @@ def as_json(status: admin_pb2.StatusResponse) -> str:
 def as_text(status: admin_pb2.StatusResponse) -> str:
     uptime = timedelta(seconds=int(status.uptime_s))
     lines = [f"jetway {status.version} · {status.model} · up {uptime} · {status.num_live_requests} live requests"]
+    if status.roles:
+        lines += ["", *_table(_roles(status.roles))]
     if not status.HasField("scheduler"):
         return "\n".join([*lines, "the scheduler does not answer"])
     return "\n".join([*lines, "", *_table(_classes(status.scheduler)), "", *_pairs(_figures(status.scheduler))])
+
+
+def _roles(roles: Iterable[admin_pb2.RoleStatus]) -> Iterator[Sequence[str]]:
+    yield "ROLE", "PID", "EPOCH", "RESTARTS", "UPTIME"
+    for each in roles:
+        uptime = timedelta(seconds=int(each.uptime_s))
+        yield each.role, str(each.pid), str(each.epoch), str(each.num_restarts), str(uptime)
 
 
 def _classes(stats: scheduler_pb2.StatsResponse) -> Iterator[Sequence[str]]:
@@ -69,6 +79,7 @@ def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:
     """Labels and what stands beside them; an empty label goes on with the one before."""
     engine = stats.engine
     yield "engine", f"{engine.kind}, blocks of {engine.block_size} tokens and {format_bytes(engine.block_bytes)}"
+    yield from _named("progress", _progress(stats))
     yield "slots", f"{stats.num_running} of {stats.max_num_seqs} taken"
     num_displaced = sum(each.num_displaced for each in stats.classes)
     yield "waiting", f"{stats.num_waiting} sequences, {num_displaced} of them displaced"
@@ -85,6 +96,16 @@ def _figures(stats: scheduler_pb2.StatsResponse) -> Iterator[tuple[str, str]]:
     yield from _named("tenants", (f"{tenant or '(none)'}: {tokens} tokens sampled" for tenant, tokens in served))
     blocked = sorted(stats.blocked.items())
     yield from _named("blocked", (f"{f'level {level}' if level else 'aged lane'}: {why}" for level, why in blocked))
+
+
+def _progress(stats: scheduler_pb2.StatsResponse) -> Iterator[str]:
+    yield f"{stats.steps_per_s:.1f} steps/s, {stats.sampled_tokens_per_s:.1f} tokens/s"
+    if stats.HasField("last_step_ago_s"):
+        yield f"last step {stats.last_step_ago_s:.1f} s ago, in {stats.last_step_elapsed_s:.3f} s"
+    if not stats.executor_attached:
+        yield "there is no executor"
+    if stats.seconds_since_step >= _WORTH_A_LINE_S:
+        yield f"work has waited for a step for {stats.seconds_since_step:.1f} s"
 
 
 def _pool(num_blocks: int, num_free: int) -> str:

@@ -23,7 +23,7 @@ from .request import Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
-from .stats import Counters, Stats, Waits
+from .stats import Counters, LastStep, Progress, Stats, Waits
 from .suspects import Suspects
 from .timers import Timers
 
@@ -50,6 +50,7 @@ class Scheduler:
         self._timers = Timers()
         self._ledger = Ledger()
         self._counters = Counters()
+        self._last_step: LastStep | None = None
         self._starts = count()
         self._estimates = Estimates()
         self._demand = Demand(limits.max_num_seqs)
@@ -120,6 +121,7 @@ class Scheduler:
             self._estimates.observe(draft.work, elapsed_s=result.elapsed_s, copied_s=result.copied_s)
             self._demand.serve(rows.values(), now - max(draft.now, self._committed_at), now)
         self._committed_at = now
+        self._last_step = LastStep(now, result.elapsed_s)
         num_answered = len(result.slots) + len(result.skipped) + len(result.failures)
         assert num_answered == draft.num_samples, f"step {draft.step}: a row has no answer"
         for slot, message in result.failures:  # first: what they computed must not be shared
@@ -223,6 +225,16 @@ class Scheduler:
         """When `plan` may find work without any other call; None: never."""
         due = [when for when in (self._timers.next_due(), self._prefill.hold_until) if when is not None]
         return min(due, default=None)
+
+    def progress(self) -> Progress:
+        """How far it has come. O(1): for whoever looks often."""
+        return Progress(
+            is_attached=self._attached,
+            has_work=bool(len(self._residency.residents) or self._queues.num_waiting),
+            num_steps=self._counters.num_steps,
+            num_sampled_tokens=self._counters.num_sampled_tokens,
+            last_step=self._last_step,
+        )
 
     def stats(self, now: float) -> Stats:
         """How things stand. O(n) in what waits: for people and scrapers, not for the step."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from .plan import StepResult
 from .sequence import Sequence
@@ -118,6 +119,23 @@ class Waits:
             name = sequence.request.service_class
             self.oldest_s[name] = max(self.oldest_s.get(name, 0.0), now - sequence.waits_since)
             self.num_displaced[name] += sequence.state is State.PREEMPTED
+
+
+class LastStep(NamedTuple):
+    """The step that was committed last."""
+
+    committed_at: float
+    elapsed_s: float  # by the executor's clock
+
+
+class Progress(NamedTuple):
+    """How far the scheduler has come; what counts only grows, over all executors."""
+
+    is_attached: bool  # an executor is there to plan for
+    has_work: bool  # something is resident or waits
+    num_steps: int  # committed
+    num_sampled_tokens: int
+    last_step: LastStep | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ _LAST_WORDS_S = 1.0  # after the drain, for the errors that end what is left
 class Gateway:
     """Serves the model of `engine_dir` as `model_name` (None: the engine's own name), by the scheduler that is around.
 
-    It starts without the scheduler too: calls are then refused as Unavailable, and both health services say so.
+    It starts without the scheduler too: it is live then, and not ready, and calls are refused as Unavailable.
     `access` says who may call, and which classes there are.
     """
 
@@ -104,7 +104,7 @@ class Gateway:
             await self._http.start(self._doors.http)
             undo.pop_all()
         self._session.start()
-        self._health = asyncio.create_task(self._follow_session())
+        self._health = asyncio.create_task(self._follow_readiness())
 
     async def ready(self) -> None:
         """Return once the scheduler is connected: calls can start."""
@@ -128,10 +128,10 @@ class Gateway:
         await self._codec.close()
         self._doors.close()
 
-    async def _follow_session(self) -> None:
-        """gRPC health is SERVING while the scheduler is connected."""
+    async def _follow_readiness(self) -> None:
+        """For gRPC's health."""
         while True:
-            await self._session.connected.wait()
-            await self._grpc.set_serving(serving=True)
-            await self._session.lost.wait()
-            await self._grpc.set_serving(serving=False)
+            await self._session.ready.on.wait()
+            await self._grpc.set_ready(ready=True)
+            await self._session.ready.off.wait()
+            await self._grpc.set_ready(ready=False)

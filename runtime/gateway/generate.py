@@ -54,9 +54,17 @@ class Generator:
 
     def engine(self) -> common_pb2.EngineDescription:
         """What computes the model. Raises Unavailable when no call can start now."""
+        self._check_open()
+        return self._session.engine
+
+    def check_ready(self) -> None:
+        """Raises Unavailable unless a call can start now, and is computed."""
+        self._check_open()
+        self._session.check_ready()
+
+    def _check_open(self) -> None:
         if self._draining:
             raise Unavailable("the gateway is shutting down; try again")
-        return self._session.engine
 
     def check_model(self, name: str | None) -> None:
         """Raises ModelNotFound unless `name` is served here; None is the only model."""

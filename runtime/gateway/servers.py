@@ -145,7 +145,8 @@ class GrpcServer:
             maximum_concurrent_rpcs=self._config.max_open_requests + _NUM_OTHER_CALLS,
         )
         self._health = health.aio.HealthServicer()
-        await self.set_serving(serving=False)
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)  # live: that it answers is the proof
+        await self.set_ready(ready=False)
         inference_pb2_grpc.add_InferenceServicer_to_server(self._servicer, self._server)
         admin_pb2_grpc.add_AdminServicer_to_server(self._admin, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -157,11 +158,10 @@ class GrpcServer:
         self._bind(port)
         await self._server.start()
 
-    async def set_serving(self, *, serving: bool) -> None:
-        """What the health service says."""
+    async def set_ready(self, *, ready: bool) -> None:
+        """What the health service says of jetway.v1.Inference."""
         response = health_pb2.HealthCheckResponse
-        for service in ("", _INFERENCE):
-            await self._health.set(service, response.SERVING if serving else response.NOT_SERVING)
+        await self._health.set(_INFERENCE, response.SERVING if ready else response.NOT_SERVING)
 
     async def stop(self, timeout_s: float) -> None:
         """As HttpServer.stop."""

@@ -14,6 +14,7 @@ from jetway.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc
 from .generation import Generation
 from .inbox import Inbox
 from .live_requests import LiveRequests
+from .switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ class SchedulerSession:
     Requests go on over the next one, from the tokens that are here.
 
     A scheduler that stays away for `recovery_limit_s` loses them: they end as Unavailable, and so does every call until
-    it is back. `connected` and `lost` are set in turn, for those who wait for either; exactly one of them is.
+    it is back. `connected` and `lost` are set in turn, for those who wait for either; exactly one of them is. `ready` is
+    on while the scheduler says that what it gets is computed.
     """
 
     def __init__(self, address: str, recovery_limit_s: float) -> None:
@@ -46,6 +48,7 @@ class SchedulerSession:
         self.connected = asyncio.Event()
         self.lost = asyncio.Event()
         self.lost.set()
+        self.ready = Switch()
 
     @property
     def engine(self) -> common_pb2.EngineDescription:
@@ -58,6 +61,13 @@ class SchedulerSession:
         """Raise Unavailable while no call can start: there is no scheduler, and there was none lately."""
         if self._engine is None:
             raise Unavailable("the gateway has no connection to the scheduler; try again")
+
+    def check_ready(self) -> None:
+        """Raise Unavailable unless calls can start, and are computed."""
+        if not self.connected.is_set():
+            raise Unavailable("the gateway has no connection to the scheduler")
+        if not self.ready.on.is_set():
+            raise Unavailable("the scheduler has no executor, or waits for a step that does not end")
 
     def start(self) -> None:
         """Idempotent."""
@@ -124,6 +134,8 @@ class SchedulerSession:
             async for frame in call:
                 if frame.HasField("engine"):
                     self._connected(frame.engine)
+                if frame.HasField("is_ready"):
+                    self.ready.turn(on=frame.is_ready)
                 self._requests.receive(frame)
         finally:
             call.cancel()
@@ -143,6 +155,7 @@ class SchedulerSession:
             self._giving_up = asyncio.get_running_loop().call_later(self._recovery_limit_s, self._give_up, reason)
         self.connected.clear()
         self.lost.set()
+        self.ready.turn(on=False)
 
     def _give_up(self, reason: str) -> None:
         self._engine = None

@@ -12,7 +12,7 @@ INTRODUCTION = """\
 <!-- Made by scripts/docs from runtime/gateway/openai/. -->
 # The OpenAI API
 
-`POST /v1/chat/completions`, `POST /v1/completions`, `GET /v1/models`, `GET /v1/models/{id}`; beside them `GET /health`,
+`POST /v1/chat/completions`, `POST /v1/completions`, `GET /v1/models`, `GET /v1/models/{id}`; beside them `GET /health`, `GET /health/ready`,
 `GET /metrics` and `GET /openapi.json`, which describes them all ([openapi.json](openapi.json)). Errors:
 [errors.md](errors.md).
 

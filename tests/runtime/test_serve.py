@@ -76,6 +76,7 @@ def test_classes_of_a_file_are_served_and_shown(engine_dir: Path, capsys: pytest
         ("urgent", 1),
     ]
     assert status["scheduler"]["num_sampled_tokens"] == "5"
+    assert (status["scheduler"]["executor_attached"], status["scheduler"]["seconds_since_step"]) == (True, 0.0)
     assert status["scheduler"]["engine"]["num_host_blocks"] == 2**30 // 2048  # swapping is on by default
 
 

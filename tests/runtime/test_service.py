@@ -19,7 +19,7 @@ from tests.support.scheduling import (
     make_request,
     make_scheduler,
 )
-from tests.support.step_service import SteppedExecutor, serve_scheduler
+from tests.support.step_service import SteppedExecutor, serve_scheduler, serve_service
 
 Call = grpc.aio.StreamStreamCall[scheduler_pb2.SessionRequest, scheduler_pb2.SessionFrame]
 
@@ -90,6 +90,21 @@ async def gateway(address: str) -> AsyncIterator[Gateway]:
 async def test_the_first_frame_describes_the_engine(gateway: Gateway) -> None:
     frame = await gateway.read()
     assert (frame.engine.engine_id, frame.engine.block_size, frame.engine.vocab_size) == ("test", 4, 1000)
+
+
+async def test_a_session_says_first_and_at_each_change_whether_it_is_ready(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
+    service = SchedulerService(scheduler, asyncio.Event(), lambda: 0.0)
+    service.tell_ready(ready=True)
+    async with serve_service(service, tmp_path / "s.sock") as address:
+        gateway = Gateway(address)
+        assert (await gateway.read()).is_ready
+        service.tell_ready(ready=True)
+        service.tell_ready(ready=False)
+        frame = await gateway.read()
+        assert (frame.HasField("is_ready"), frame.is_ready) == (True, False)
+        await gateway.channel.close()
 
 
 async def test_requests_of_one_session_stream_side_by_side(gateway: Gateway) -> None:

@@ -22,6 +22,10 @@ STATUS = admin_pb2.StatusResponse(
     model="tiny",
     uptime_s=3723.9,
     num_live_requests=5,
+    roles=[
+        admin_pb2.RoleStatus(role="executor", pid=4212, epoch=4, num_restarts=1, uptime_s=61),
+        admin_pb2.RoleStatus(role="gateway", pid=77, epoch=3, uptime_s=3724),
+    ],
     scheduler=scheduler_pb2.StatsResponse(
         engine=ENGINE,
         num_running=3,
@@ -30,6 +34,11 @@ STATUS = admin_pb2.StatusResponse(
         num_free_device_blocks=500,
         num_free_host_blocks=250,
         num_steps=100,
+        executor_attached=True,
+        last_step_ago_s=0.04,
+        last_step_elapsed_s=0.0125,
+        steps_per_s=80,
+        sampled_tokens_per_s=240.5,
         num_computed_tokens=4000,
         num_sampled_tokens=900,
         num_recomputed_tokens=64,
@@ -74,11 +83,17 @@ STATUS = admin_pb2.StatusResponse(
 TEXT = """\
 jetway 0.1.0 · tiny · up 1:02:03 · 5 live requests
 
+ROLE       PID  EPOCH  RESTARTS   UPTIME
+executor  4212      4         1  0:01:01
+gateway     77      3         0  1:02:04
+
 CLASS        LEVEL  WEIGHT  RUNNING  DISPLACED  QUEUED REQUESTS  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT  DEADLINE
 interactive      1     2.5   3 of 8          0        0 of 1024              0            -          0.0 s      30 s
 batch            3       1        0          2        6 of 1024          24000       61.2 s              -         -
 
 engine       simulated, blocks of 32 tokens and 1536KiB
+progress     80.0 steps/s, 240.5 tokens/s
+             last step 0.0 s ago, in 0.013 s
 slots        3 of 8 taken
 waiting      14 sequences, 2 of them displaced
 device pool  12 of 512 blocks held
@@ -133,6 +148,16 @@ def test_text_shows_queues_pools_preemptions_and_who_is_blocked() -> None:
 def test_text_says_when_the_scheduler_is_gone() -> None:
     alone = admin_pb2.StatusResponse(version="0.1.0", model="tiny")
     assert as_text(alone) == "jetway 0.1.0 · tiny · up 0:00:00 · 0 live requests\nthe scheduler does not answer"
+
+
+def test_text_says_when_work_waits_for_a_step() -> None:
+    stats = scheduler_pb2.StatsResponse(seconds_since_step=12.34)
+    text = as_text(admin_pb2.StatusResponse(scheduler=stats))
+    assert (
+        "progress     0.0 steps/s, 0.0 tokens/s\n"
+        "             there is no executor\n"
+        "             work has waited for a step for 12.3 s\n"
+    ) in text
 
 
 def test_json_is_one_line_of_every_figure() -> None:

@@ -7,6 +7,7 @@ from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import FinishReason, RequestFinished, SequenceFinished
 from jetway.scheduler.limits import LimitError, PreemptionMode
 from jetway.scheduler.request import InvalidRequest, Request, SamplingParams, SequenceId
+from jetway.scheduler.stats import LastStep, Progress
 from tests.support.scheduling import (
     Driver,
     ReferenceExecutor,
@@ -339,3 +340,17 @@ def test_same_inputs_same_plans() -> None:
         return [repr(plan) for plan in driver.plans]
 
     assert plans() == plans()
+
+
+def test_progress_says_whether_there_is_work_and_when_the_last_step_was() -> None:
+    driver = Driver(make_scheduler())
+    assert driver.scheduler.progress() == Progress(True, False, 0, 0, None)
+    driver.scheduler.add(make_request("a", prompt_len=4, max_tokens=2), 0.0)
+    assert driver.scheduler.progress() == Progress(True, True, 0, 0, None)
+    driver.step()
+    resident = driver.scheduler.progress()
+    assert (resident.has_work, resident.num_steps, resident.num_sampled_tokens) == (True, 1, 1)
+    assert resident.last_step == LastStep(driver.now, 0.0)
+    driver.run()
+    driver.scheduler.executor_lost(driver.now)
+    assert driver.scheduler.progress() == Progress(False, False, 3, 2, LastStep(driver.now, 0.0))

@@ -123,7 +123,7 @@ class FakeScheduler(scheduler_pb2_grpc.SchedulerServicer):
         self._frames = asyncio.Queue()
         reader = asyncio.create_task(self._read(request_iterator))
         try:
-            yield scheduler_pb2.SessionFrame(engine=ENGINE)
+            yield scheduler_pb2.SessionFrame(engine=ENGINE, is_ready=True)
             while (frame := await self._frames.get()) is not None:
                 yield frame
         finally:

@@ -71,16 +71,25 @@ async def serve_scheduler(
     work = asyncio.Event()
     service = SchedulerService(scheduler, work, lambda: 0.0)
     loop = StepLoop(scheduler, service.publish, work, lambda: 0.0, FixedOverlap(depth))
+    async with serve_service(service, socket) as address:
+        stepping = asyncio.create_task(loop.run(executor))
+        try:
+            yield address
+        finally:
+            stepping.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Unavailable):
+                await stepping
+
+
+@contextlib.asynccontextmanager
+async def serve_service(service: SchedulerService, socket: Path) -> AsyncIterator[str]:
+    """Serve it on a unix socket, its scheduler at rest; yields the gRPC target."""
     server = grpc.aio.server()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(service, server)
     address = f"unix:{socket}"
     server.add_insecure_port(address)
     await server.start()
-    stepping = asyncio.create_task(loop.run(executor))
     try:
         yield address
     finally:
-        stepping.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Unavailable):
-            await stepping
         await server.stop(None)

@@ -236,7 +236,10 @@ class SessionFrame(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     LOGPROB_ROWS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    IS_READY_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
+    is_ready: _builtins.bool
+    """Sent first, and whenever it changes: an executor is attached, and its steps come to an end."""
     @_builtins.property
     def engine(self) -> _common_pb2.EngineDescription:
         """Sent once, first: what is served."""
@@ -278,13 +281,16 @@ class SessionFrame(_message.Message):
         tokens: _abc.Iterable[_builtins.int] | None = ...,
         logprob_rows: _abc.Iterable[_builtins.int] | None = ...,
         logprobs: _abc.Iterable[_common_pb2.TokenLogprobs] | None = ...,
+        is_ready: _builtins.bool | None = ...,
         ends: _abc.Iterable[Global___SequenceEnd] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_is_ready", b"_is_ready", "engine", b"engine", "is_ready", b"is_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ends", b"ends", "engine", b"engine", "logprob_rows", b"logprob_rows", "logprobs", b"logprobs", "refused", b"refused", "token_handles", b"token_handles", "token_indices", b"token_indices", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_is_ready", b"_is_ready", "accepted", b"accepted", "ends", b"ends", "engine", b"engine", "is_ready", b"is_ready", "logprob_rows", b"logprob_rows", "logprobs", b"logprobs", "refused", b"refused", "token_handles", b"token_handles", "token_indices", b"token_indices", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__is_ready: _TypeAlias = _typing.Literal["is_ready"]  # noqa: Y015
+    _WhichOneofArgType__is_ready: _TypeAlias = _typing.Literal["_is_ready", b"_is_ready"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__is_ready) -> _WhichOneofReturnType__is_ready | None: ...
 
 Global___SessionFrame: _TypeAlias = SessionFrame  # noqa: Y015
 
@@ -483,6 +489,12 @@ class StatsResponse(_message.Message):
     BLOCKED_FIELD_NUMBER: _builtins.int
     REJECTIONS_FIELD_NUMBER: _builtins.int
     QUEUE_TIMES_FIELD_NUMBER: _builtins.int
+    EXECUTOR_ATTACHED_FIELD_NUMBER: _builtins.int
+    SECONDS_SINCE_STEP_FIELD_NUMBER: _builtins.int
+    LAST_STEP_AGO_S_FIELD_NUMBER: _builtins.int
+    LAST_STEP_ELAPSED_S_FIELD_NUMBER: _builtins.int
+    STEPS_PER_S_FIELD_NUMBER: _builtins.int
+    SAMPLED_TOKENS_PER_S_FIELD_NUMBER: _builtins.int
     num_running: _builtins.int
     """Sequences that hold a slot of the executor, and how many may."""
     max_num_seqs: _builtins.int
@@ -510,6 +522,16 @@ class StatsResponse(_message.Message):
     wait_error_s: _builtins.float
     """Sum of |estimated - real| waits for the first start, and over how many."""
     num_waits_estimated: _builtins.int
+    executor_attached: _builtins.bool
+    """Whether an executor is there to plan for."""
+    seconds_since_step: _builtins.float
+    """How long something has been resident or has waited without a step's end. 0 while there is no work."""
+    last_step_ago_s: _builtins.float
+    """The step that ended last: how long ago, and how long it took. Absent before the first."""
+    last_step_elapsed_s: _builtins.float
+    steps_per_s: _builtins.float
+    """Over the last seconds."""
+    sampled_tokens_per_s: _builtins.float
     @_builtins.property
     def engine(self) -> _common_pb2.EngineDescription:
         """What is served, as the executor described it."""
@@ -568,12 +590,25 @@ class StatsResponse(_message.Message):
         blocked: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
         rejections: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         queue_times: _abc.Mapping[_builtins.str, Global___Histogram] | None = ...,
+        executor_attached: _builtins.bool = ...,
+        seconds_since_step: _builtins.float = ...,
+        last_step_ago_s: _builtins.float | None = ...,
+        last_step_elapsed_s: _builtins.float | None = ...,
+        steps_per_s: _builtins.float = ...,
+        sampled_tokens_per_s: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s", "_last_step_elapsed_s", b"_last_step_elapsed_s", "engine", b"engine", "last_step_ago_s", b"last_step_ago_s", "last_step_elapsed_s", b"last_step_elapsed_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "queue_times", b"queue_times", "rejections", b"rejections", "served_tokens", b"served_tokens", "wait_error_s", b"wait_error_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s", "_last_step_elapsed_s", b"_last_step_elapsed_s", "blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "executor_attached", b"executor_attached", "last_step_ago_s", b"last_step_ago_s", "last_step_elapsed_s", b"last_step_elapsed_s", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "queue_times", b"queue_times", "rejections", b"rejections", "sampled_tokens_per_s", b"sampled_tokens_per_s", "seconds_since_step", b"seconds_since_step", "served_tokens", b"served_tokens", "steps_per_s", b"steps_per_s", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__last_step_ago_s: _TypeAlias = _typing.Literal["last_step_ago_s"]  # noqa: Y015
+    _WhichOneofArgType__last_step_ago_s: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s"]  # noqa: Y015
+    _WhichOneofReturnType__last_step_elapsed_s: _TypeAlias = _typing.Literal["last_step_elapsed_s"]  # noqa: Y015
+    _WhichOneofArgType__last_step_elapsed_s: _TypeAlias = _typing.Literal["_last_step_elapsed_s", b"_last_step_elapsed_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_step_ago_s) -> _WhichOneofReturnType__last_step_ago_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_step_elapsed_s) -> _WhichOneofReturnType__last_step_elapsed_s | None: ...
 
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
 

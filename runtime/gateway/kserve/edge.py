@@ -29,9 +29,9 @@ class Edge:
     inference: Inference
 
     def is_ready(self) -> bool:
-        """Whether a call could start now."""
+        """Whether a call can start now, and is computed."""
         try:
-            self.generator.engine()
+            self.generator.check_ready()
         except Unavailable:
             return False
         return True

@@ -26,6 +26,10 @@ _GAUGES = (
     _Figure("num_waiting", "jetway_waiting_sequences", "Sequences that wait, preempted ones included."),
     _Figure("num_free_device_blocks", "jetway_free_device_blocks", "Blocks of the device pool that nobody holds."),
     _Figure("num_free_host_blocks", "jetway_free_host_blocks", "Blocks of the host pool that nobody holds."),
+    _Figure("executor_attached", "jetway_executor_attached", "1 while an executor is there."),
+    _Figure(
+        "seconds_since_step", "jetway_seconds_since_step", "How long work has waited for a step's end; 0 without work."
+    ),
 )
 _COUNTERS = (
     _Figure("num_losses", "jetway_executor_losses", "Executors lost; every request went on with the next."),

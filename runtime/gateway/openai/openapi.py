@@ -65,7 +65,10 @@ def document() -> Document:
             "/v1/completions": {"post": completion},
             "/v1/models": {"get": models},
             "/v1/models/{model_id}": {"get": model, "parameters": [_MODEL_ID]},
-            "/health": {"get": _get("200 while a call could start.", _json(responses.Health), failing=(503,))},
+            "/health": {"get": _get("200 while the gateway lives.", _json(responses.Health))},
+            "/health/ready": {
+                "get": _get("200 while what is asked is computed.", _json(responses.Health), failing=(503,))
+            },
             "/metrics": {"get": metrics},
             "/openapi.json": {"get": _get("This document.", _content("application/json", {"type": "object"}))},
         },

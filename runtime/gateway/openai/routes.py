@@ -29,6 +29,7 @@ def openai_app(generator: Generator, exposition: Exposition, access: Access, con
     app.add_api_route("/v1/models", paths.models, methods=_READ)
     app.add_api_route("/v1/models/{model_id:path}", paths.model, methods=_READ)
     app.add_api_route("/health", paths.health, methods=_READ)
+    app.add_api_route("/health/ready", paths.ready, methods=_READ)
     app.add_api_route("/metrics", paths.metrics, methods=_READ)
     app.add_api_route("/openapi.json", paths.openapi, methods=_READ)
     install_error_handlers(app)
@@ -64,8 +65,12 @@ class _Paths:
         return json_response(request, json.dumps(self._model()))
 
     async def health(self, request: Request) -> Response:
-        """200 while a call could start."""
-        self._generator.engine()
+        """200: that it answers is the proof."""
+        return json_response(request, '{"status":"ok"}')
+
+    async def ready(self, request: Request) -> Response:
+        """200 while what is asked is computed."""
+        self._generator.check_ready()
         return json_response(request, '{"status":"ok"}')
 
     async def metrics(self, request: Request) -> Response:

@@ -38,7 +38,12 @@ async def test_gateway_without_a_scheduler_listens_and_refuses(engine_dir: Path)
     gateway = Gateway(CONFIG, engine_dir, "mine", Alone("unix:/nonexistent.sock"))
     await gateway.start()
 
-    for message in (request("GET", "/health"), request("GET", "/v1/models"), post("/v1/completions", {"prompt": "a"})):
+    assert (await exchange(gateway.http_port, request("GET", "/health"))).status == 200
+    for message in (
+        request("GET", "/health/ready"),
+        request("GET", "/v1/models"),
+        post("/v1/completions", {"prompt": "a"}),
+    ):
         answer = await exchange(gateway.http_port, message)
         assert answer.status == 503
         assert json.loads(answer.body)["error"]["code"] == "unavailable"

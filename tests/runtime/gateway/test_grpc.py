@@ -176,8 +176,13 @@ async def test_health_follows_the_scheduler(channel: grpc.aio.Channel, scheduler
             pass
 
     await wait_for(status.SERVING)
+    scheduler.send(scheduler_pb2.SessionFrame(is_ready=False))
+    await wait_for(status.NOT_SERVING)
+    scheduler.send(scheduler_pb2.SessionFrame(is_ready=True))
+    await wait_for(status.SERVING)
     scheduler.end_session()
     await wait_for(status.NOT_SERVING)
+    assert (await stub.Check(health_pb2.HealthCheckRequest())).status == status.SERVING  # the gateway lives
     await wait_for(status.SERVING)
     watch.cancel()
 

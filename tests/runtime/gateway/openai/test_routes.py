@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import scheduler_pb2
 from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, sampled
-from tests.support.http import connection, events_of, exchange, read_head, request
+from tests.support.http import Answer, connection, events_of, exchange, read_head, request
 from tests.support.tokenizers import EOS, ids_of
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
@@ -174,13 +174,31 @@ async def test_request_id_of_the_client_comes_back_where_it_is_plain(gateway: Ga
     assert (answer.headers["x-request-id"] == given) is kept
 
 
-async def test_health(gateway: Gateway) -> None:
-    answer = await exchange(gateway.http_port, request("GET", "/health"))
+@pytest.mark.parametrize("path", ["/health", "/health/ready"])
+async def test_health(gateway: Gateway, path: str) -> None:
+    answer = await exchange(gateway.http_port, request("GET", path))
 
     assert (answer.status, answer.body) == (200, b'{"status":"ok"}')
 
 
-@pytest.mark.parametrize("path", ["/health", "/v1/models", "/v1/models/tiny", "/metrics", "/openapi.json"])
+async def test_a_gateway_is_ready_while_the_scheduler_is(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    async def wait_for(status: int) -> Answer:
+        while (answer := await exchange(gateway.http_port, request("GET", "/health/ready"))).status != status:
+            pass
+        return answer
+
+    scheduler.send(scheduler_pb2.SessionFrame(is_ready=False))
+    answer = await wait_for(503)
+    message = "the scheduler has no executor, or waits for a step that does not end"
+    assert json.loads(answer.body)["error"]["message"] == message
+    assert (await exchange(gateway.http_port, request("GET", "/health"))).status == 200
+    scheduler.send(scheduler_pb2.SessionFrame(is_ready=True))
+    await wait_for(200)
+
+
+@pytest.mark.parametrize(
+    "path", ["/health", "/health/ready", "/v1/models", "/v1/models/tiny", "/metrics", "/openapi.json"]
+)
 async def test_head_is_get_without_the_body(gateway: Gateway, path: str) -> None:
     async with connection(gateway.http_port) as (reader, writer):
         writer.write(request("HEAD", path, headers="connection: close\r\n"))
