@@ -160,6 +160,11 @@ def run_gateway(post: Post) -> None:
 
 async def _run_gateway(post: Post) -> None:
     """Serve until told to stop, then drain."""
+    from .gateway.metrics.sharing import share
+
+    if post.config.gateway.num_processes > 1:
+        share(post.directory / "metrics")  # before what is imported next
+
     from .callers import make_access
     from .gateway.app import Gateway
 

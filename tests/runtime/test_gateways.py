@@ -5,6 +5,7 @@ import json
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import grpc
 import openai
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from jetway.v1.inference_pb2 import GenerateRequest
 from jetway.v1.inference_pb2_grpc import InferenceStub
@@ -127,6 +129,16 @@ def test_gateways_are_renewed_without_a_failed_request(engine_dir: Path) -> None
         assert running.end().status == 0
 
 
+def figures(running: Running) -> tuple[float, float]:
+    """Requests that ended as long as they were to be, and those that live, of all gateways."""
+    with urllib.request.urlopen(running.facts("openai")[0].removesuffix("v1") + "metrics") as response:
+        text = response.read().decode()
+    families = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    ended = {sample.labels["outcome"]: sample.value for sample in families["jetway_requests"]}
+    (live,) = families["jetway_live_requests"]
+    return ended["length"], live.value
+
+
 @contextmanager
 def standing_still(process: psutil.Process) -> Iterator[None]:
     process.suspend()
@@ -149,8 +161,9 @@ def test_only_the_requests_inside_a_killed_gateway_fail(engine_dir: Path) -> Non
         with pytest.raises(http.client.IncompleteRead):
             lost.read()
         assert kept.read().endswith(b"data: [DONE]\n\n")
-        assert post(running, PROMPT).status == 200
+        assert post(running, PROMPT).read()
         running.wait_for("  grpc ", times=3)
+        assert {figures(running) for _ in range(5)} == {(2.0, 0.0)}  # whichever answers
         assert len(set(running.facts("grpc"))) == 1
         running.send_signal(signal.SIGTERM)
         assert running.end().status == 0

@@ -27,7 +27,7 @@ class Exposition:
         self._compat = compat
 
     async def render(self) -> bytes:
-        families = list(self._metrics.registry.collect())
+        families = list(self._metrics.collect())
         try:
             families += scheduler.families(await self._session.stats())
             up = 1
