@@ -21,6 +21,7 @@ from tests.support.http import post
 from tests.support.scheduling import ReferenceExecutor, make_scheduler
 from tests.support.step_service import SteppedExecutor, serve_scheduler
 from tests.support.tokenizers import byte_level, write_engine
+from tests.support.triton import TRUE, client_of, request_stream, token_inputs
 
 NUM_BLOCKS, NUM_HOST_BLOCKS = 40, 20
 
@@ -37,6 +38,11 @@ class Asked:
     @property
     def prompt(self) -> list[int]:
         return [(self.seed * 31 + position * 7) % 250 for position in range(self.prompt_len)]
+
+    @property
+    def text(self) -> str:
+        """About as long, for edges that take text."""
+        return "".join(chr(ord("a") + token % 26) for token in self.prompt)
 
 
 VICTIM = Asked()
@@ -187,11 +193,38 @@ async def ask_http_whole(gateway: Gateway, asked: Asked) -> Leave:
     return await _ask_http(gateway, "/v1/completions", body, asked)
 
 
+async def ask_kserve_stream(gateway: Gateway, asked: Asked) -> Leave:
+    client = client_of(gateway)
+    level = next(each.level for each in DEFAULT_CLASSES if each.name == asked.service_class)
+    inputs = token_inputs(asked.prompt, asked.max_tokens, streaming=TRUE)
+    requests = [{"model_name": "tensorrt_llm", "inputs": inputs, "priority": level}]
+    stream = client.stream_infer(request_stream(requests))
+    reading = asyncio.ensure_future(_count(stream))
+
+    async def leave() -> None:
+        stream.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await client.close()
+
+    return leave
+
+
+async def _count(stream: AsyncIterator[object]) -> int:
+    return len([each async for each in stream])
+
+
+async def ask_generate_stream(gateway: Gateway, asked: Asked) -> Leave:
+    body = {"text_input": asked.text, "max_tokens": asked.max_tokens, "stream": True}
+    return await _ask_http(gateway, "/v2/models/ensemble/generate_stream", body, asked)
+
+
 EDGES: dict[str, Callable[[Gateway, Asked], Awaitable[Leave]]] = {
     "gRPC stream": ask_grpc_stream,
     "gRPC unary": ask_grpc_unary,
     "SSE": ask_sse,
     "HTTP whole": ask_http_whole,
+    "KServe stream": ask_kserve_stream,
+    "generate_stream": ask_generate_stream,
 }
 
 
@@ -200,7 +233,7 @@ EDGES: dict[str, Callable[[Gateway, Asked], Awaitable[Leave]]] = {
 async def test_whoever_leaves_takes_everything_along(tmp_path: Path, state: str, edge: str) -> None:
     wanted = STATES[state]
     async with stack(wanted, tmp_path) as running:
-        others = [await ask_grpc_stream(running.gateway, asked) for asked in wanted.before]
+        others = [await EDGES[edge](running.gateway, asked) for asked in wanted.before]
         await running.until_live(len(others))
         leave = await EDGES[edge](running.gateway, wanted.victim)
         await running.until_live(len(others) + 1)
