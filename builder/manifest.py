@@ -15,6 +15,7 @@ from typing import Any
 from .fields import Fields
 from .fields import ManifestError as ManifestError  # noqa: PLC0414  mypy takes no other word for an export
 from .tensorrt.engine_config import TensorRtBuild as TensorRtBuild  # noqa: PLC0414
+from .tensorrt.engine_config import engine_file as engine_file  # noqa: PLC0414
 from .tensorrt.engine_config import read_build
 
 FORMAT = 1

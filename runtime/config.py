@@ -17,6 +17,7 @@ from jetway.scheduler.request import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEQUENCES
 from .fields import Contradiction, check_values, setting
 
 _DAY_S = 86_400.0
+DEFAULT_POOL_BYTES = 1 << 30
 _SHORTEST_S = 0.001
 MAX_STOP_STRINGS = 16  # of a call
 MAX_STOP_CHARS = 1024  # of each
@@ -34,7 +35,18 @@ class ExecutorConfig:
         low=0.0,
         high=60.0,
     )
-    kv_cache_memory: int = setting(1 << 30, "size of the device pool", low=1, unit="bytes")
+    kv_cache_memory: int | None = setting(
+        None,
+        "size of the device pool; null: 1GiB, and on a GPU what free_gpu_memory_fraction says",
+        low=1,
+        unit="bytes",
+    )
+    free_gpu_memory_fraction: float = setting(
+        0.9,
+        "how much of the GPU's memory that is free beside the engine becomes the device pool; sampling needs some too",
+        low=0.01,
+        high=1.0,
+    )
     host_cache_memory: int = setting(
         1 << 30, "size of the host pool, where displaced sequences wait; 0: they compute again", low=0, unit="bytes"
     )
@@ -43,6 +55,11 @@ class ExecutorConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
+
+    @property
+    def main_memory_pool_bytes(self) -> int:
+        """The size of a device pool that is in main memory."""
+        return DEFAULT_POOL_BYTES if self.kv_cache_memory is None else self.kv_cache_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

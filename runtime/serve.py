@@ -54,13 +54,16 @@ def load_engine(config: ServeConfig) -> "Engine":
     settings = config.executor
     if settings.backend == "simulated":
         return simulate(manifest, settings)
-    if manifest.engine != "openvino":
-        raise ConfigError(f"{config.engine} holds a {manifest.engine} engine; this version serves openvino engines")
+    if manifest.engine == "tensorrt":
+        from .executor.tensorrt.cuda import CudaDevice
+        from .executor.tensorrt.load import load
+
+        return load(config.engine, settings, CudaDevice())
     from .executor.openvino import OpenVinoEngine
 
     return OpenVinoEngine.load(
         config.engine,
-        kv_cache_memory=settings.kv_cache_memory,
+        kv_cache_memory=settings.main_memory_pool_bytes,
         num_device_blocks=settings.num_device_blocks,
         num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
         threads=settings.threads,

@@ -63,10 +63,14 @@ class Sampled:
     tokens: Sequence[int]  # [S]
     logprobs: dict[int, TokenLogprobs]  # by row number, for rows that asked
     failures: dict[int, str]  # by row number: why this row has no token (for example NaN logits)
+    copy_wait_s: float = 0.0  # of the step, its wait for copies that an engine makes beside its steps
 
 
 class Engine(Protocol):
-    """A loaded engine with its two pools. Calls come one at a time and take effect in order."""
+    """A loaded engine with its two pools. Calls come one at a time and take effect in order.
+
+    A copy may be done later than its call, as long as nobody can tell; a step is done when `execute` returns.
+    """
 
     @property
     def eos_token_ids(self) -> frozenset[int]: ...

@@ -28,7 +28,7 @@ def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) ->
         manifest,
         kind=kind,
         num_device_blocks=device_blocks(
-            manifest, kv_cache_memory=settings.kv_cache_memory, num_device_blocks=settings.num_device_blocks
+            manifest, kv_cache_memory=settings.main_memory_pool_bytes, num_device_blocks=settings.num_device_blocks
         ),
         num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
     )

@@ -84,6 +84,7 @@ class Slots:
         copied_in_s = _copy(self._engine.copy_in, step.plan.copies_in)
         if len(step.rows.slots):
             sampled = self._engine.execute(step.batch)
+            copied_in_s += sampled.copy_wait_s
             with self._books:
                 result = self._append(step, sampled)
         else:

@@ -69,7 +69,7 @@ def test_gguf(tiny_checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_default_pool_is_the_executors() -> None:
-    assert ExecutorConfig().kv_cache_memory == dry_run.POOL_BYTES
+    assert ExecutorConfig().main_memory_pool_bytes == dry_run.POOL_BYTES
 
 
 def test_loads_none_of_the_heavy_packages(tiny_checkpoint: Path) -> None:

@@ -26,7 +26,7 @@ def test_defaults_are_valid_and_bind_to_loopback() -> None:
 
 def test_by_default_the_host_pool_takes_a_whole_device_pool() -> None:
     config = ExecutorConfig()
-    assert (config.kv_cache_memory, config.host_cache_memory) == (2**30, 2**30)
+    assert (config.main_memory_pool_bytes, config.host_cache_memory) == (2**30, 2**30)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class InterpretedEngine:
     def execute(self, batch: StepBatch) -> Sampled:
         self.num_steps += 1
         if self.num_steps % 2:
-            batch = _unseen(batch)
+            batch = unseen(batch)
         step = self._mutation.bound(self._binder.bind(self._mutation.batch(batch)))
         self.num_holes += len(step.holes)
         step.device["input_ids"][step.holes] = self._last_tokens[step.hole_slots]
@@ -90,7 +90,7 @@ class InterpretedEngine:
         return sampled
 
 
-def _unseen(batch: StepBatch) -> StepBatch:
+def unseen(batch: StepBatch) -> StepBatch:
     """The batch as it is while the host has not seen what was sampled last."""
     rows = np.flatnonzero(batch.past_lens >= batch.start_lens)
     input_ids = batch.input_ids.copy()

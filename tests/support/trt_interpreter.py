@@ -43,10 +43,14 @@ class Port:
 
 
 class Interpreter:
-    def __init__(self, model: Llama, sizes: Sizes, *, pool_fill: float = 0.0) -> None:
+    def __init__(
+        self, model: Llama, sizes: Sizes, *, pool_fill: float = 0.0, pool: NDArray[np.uint8] | None = None
+    ) -> None:
+        """`pool`: bytes of another's to compute in, instead of a pool of its own."""
         self._model = model
         slabs = (sizes.num_blocks * model.num_layers * 2, model.num_kv_heads, sizes.tokens_per_block, model.head_size)
-        self._pool: Floats = np.full(slabs, pool_fill, np.float32)
+        own = np.full(slabs, pool_fill, np.float32) if pool is None else pool.view(np.float32).reshape(slabs)
+        self._pool: Floats = own
         self._slab_bytes = self._pool[0].nbytes  # of K or V of one layer in one block
         self._context_ends = np.zeros(sizes.num_blocks, np.int32)  # length of the sequence whose context ended there
         self.profile = Profile(

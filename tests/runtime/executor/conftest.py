@@ -1,5 +1,6 @@
 """The engines that tests run against. Importing torch and OpenVINO is left to the tests that need them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,11 +56,27 @@ def demo_openvino(demo_engine: Path) -> Engine:
     return load(demo_engine, num_device_blocks=256)
 
 
-@pytest.fixture(params=["simulated", "tiny", "demo"])
+@pytest.fixture(scope="session")
+def stand_in_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A TensorRtEngine without TensorRT and without a GPU."""
+    from tests.support.tensorrt_stand_in import StandInTensorRt
+    from tests.support.trt_interpreter import Sizes
+    from tests.support.trt_llama import Llama
+    from tests.support.trt_served import load_stand_in, make_device, settings_of, write_directory
+
+    model, sizes = Llama(tiny_checkpoint), Sizes(num_blocks=NUM_DEVICE_BLOCKS)
+    device = make_device(model, sizes)
+    directory = write_directory(tmp_path_factory.mktemp("stand-in"), model, sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "tensorrt", StandInTensorRt(model, sizes, device))
+        return load_stand_in(directory, settings_of(model, sizes, NUM_HOST_BLOCKS), device)
+
+
+@pytest.fixture(params=["simulated", "tiny", "demo", "stand-in"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn; pools may hold what an earlier session left there."""
     if request.param == "simulated":
         return make_simulated()
-    fixture = {"tiny": "tiny_engine", "demo": "demo_openvino"}[request.param]
+    fixture = {"tiny": "tiny_engine", "demo": "demo_openvino", "stand-in": "stand_in_engine"}[request.param]
     loaded: Engine = request.getfixturevalue(fixture)
     return loaded

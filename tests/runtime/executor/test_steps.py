@@ -232,3 +232,9 @@ def test_content_hash_names_what_decides_the_tokens() -> None:
         content_hash([1, 2], 1, sampled),
     ]
     assert len(set(different)) == 6 and all(0 <= value < 2**64 for value in different)
+
+
+def test_what_a_step_waited_for_copies_counts_as_copying() -> None:
+    engine = RecordingEngine(answers=[Sampled([7], {}, {}, copy_wait_s=5.0)])
+    result = Slots(engine).run(make_plan(1, starts=[make_start(0, [10], [1])], rows=[(0, 1)]))
+    assert (result.copied_out_s, result.copied_in_s) == (0.0, 5.0)

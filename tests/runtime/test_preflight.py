@@ -1,0 +1,28 @@
+"""Memory that a GPU's pool is not in is not counted."""
+
+from pathlib import Path
+
+import pytest
+
+from jetway.runtime.config import ExecutorConfig, ServeConfig
+from jetway.runtime.errors import ConfigError
+from jetway.runtime.preflight import check
+from tests.support.trt_manifest import make_document, write_document
+
+ONE_RANK = {
+    "pretrained_config.mapping": {"world_size": 1, "tp_size": 1, "pp_size": 1},
+    "jetway.files": {"rank0.engine": 4},
+}
+
+
+def config_of(directory: Path, **settings: object) -> ServeConfig:
+    return ServeConfig(engine=directory, executor=ExecutorConfig(**settings))  # type: ignore[arg-type]
+
+
+def test_a_pool_on_the_gpu_needs_no_main_memory(tmp_path: Path) -> None:
+    write_document(make_document(ONE_RANK), tmp_path)
+    check(config_of(tmp_path, num_device_blocks=2**30, host_cache_memory=0))
+    with pytest.raises(ConfigError, match="0 device and 268435456 host blocks need"):
+        check(config_of(tmp_path, num_device_blocks=2**30, host_cache_memory=2**50))
+    with pytest.raises(ConfigError, match="1073741824 device and 0 host blocks need"):
+        check(config_of(tmp_path, backend="simulated", num_device_blocks=2**30, host_cache_memory=0))
