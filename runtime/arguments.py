@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_status(commands)
     _add_drain(commands)
+    _add_doctor(commands)
     _add_triton_repo(commands)
     _add_key(commands)
     return parser
@@ -167,6 +168,19 @@ def _add_triton_repo(commands: "argparse._SubParsersAction[_Parser]") -> None:
         choices=("inflight", "llmapi"),
         help="what tensorrt_llm is; as the gateway has it (default: %(default)s)",
     )
+
+
+def _add_doctor(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="check this machine, and an engine on it",
+        description="Check versions, GPU and sampler; run ENGINE: its tokens, a swap there and back, copy rates, step times. "
+        "Run it in the executor's environment. What cannot be checked here is named.",
+        allow_abbrev=False,
+    )
+    doctor.set_defaults(flags=("--report",))
+    doctor.add_argument("engine", nargs="?", type=Path, metavar="ENGINE", help="an engine directory")
+    doctor.add_argument("--report", type=Path, metavar="FILE", help="write all of it there too, to attach to an issue")
 
 
 def _seconds(text: str) -> float:

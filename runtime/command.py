@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Exit status: 0 done, 1 a part was lost or does not answer, 2 a wrong setting, said in one line."""
+    """Exit status: 0 done, 1 a part was lost, does not answer or fails a check, 2 a wrong setting, said in one line."""
     try:
         return _run(argv)
     except ConfigError as error:
@@ -37,6 +37,8 @@ def _run(argv: Sequence[str]) -> int:
         return _triton_repo(args.output, args.url, args.kserve_dialect)
     if args.command == "key":
         return _key(args.name)
+    if args.command == "doctor":
+        return _doctor(args.engine, args.report)
     resolved = resolve(args.given, os.environ, args.config)
     return _print(resolved) if args.print_config else _serve(resolved)
 
@@ -106,3 +108,19 @@ def _key(name: str) -> int:
     with printing():
         print(make(name), end="")
     return 0
+
+
+def _doctor(engine: Path | None, report: Path | None) -> int:
+    from .doctor import examine, findings  # late: they need numpy
+
+    made = list[findings.Finding]()
+    with printing():
+        for finding in examine.examine(engine):
+            made.append(finding)
+            print(finding, flush=True)
+    if report is not None:
+        try:
+            report.write_text(findings.as_report(made), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"the report cannot be written to {report}: {error.strerror}") from error
+    return int(any(finding.outcome is findings.Outcome.FAILED for finding in made))

@@ -22,7 +22,7 @@ INSTEAD = {
     "scheduling_policy": "use policy or classes",
     "enable_chunked_prefill": "prefill is always chunked; leave it out",
     "enable_prefix_caching": "prefixes are always cached; leave it out",
-    "gpu_memory_utilization": "use kv_cache_memory, for example 4GiB",
+    "gpu_memory_utilization": "use free_gpu_memory_fraction, or kv_cache_memory, for example 4GiB",
     "num_gpu_blocks_override": "use num_device_blocks",
     "kserve": "use kserve_dialect in section gateway",
     "max_num_queued_reqs": "use max_queued_requests of a class",

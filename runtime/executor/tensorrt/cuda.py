@@ -63,12 +63,14 @@ class CudaDevice:
     """A Device. Raises ConfigError where there is none."""
 
     def __init__(self) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise ConfigError(f"a TensorRT engine needs torch here: {error}") from error
-        if not torch.cuda.is_available():
+        if torch_device() != "cuda":
             raise ConfigError("a TensorRT engine needs an NVIDIA GPU, and torch finds none")
+
+    @property
+    def name(self) -> str:
+        import torch
+
+        return str(torch.cuda.get_device_name())
 
     @property
     def compute_capability(self) -> str:
@@ -109,3 +111,12 @@ class CudaDevice:
 
     def stream(self) -> CudaStream:
         return CudaStream()
+
+
+def torch_device() -> str:
+    """Where torch can compute best: "cuda" or "cpu". Raises ConfigError without torch."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ConfigError(f"torch cannot be imported here: {error}") from error
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jetway.runtime.executor.base import Sampled, SamplingState
-from jetway.runtime.executor.noise import noise_keys
+from jetway.runtime.executor.noise import Float32Array, noise_keys
 from jetway.runtime.executor.sampling import MIN_TEMPERATURE
 from jetway.scheduler.plan import TokenLogprobs
 
@@ -31,6 +31,13 @@ class Choice:
     logits: "Tensor"  # [S, vocab] edited
     peaks: "Tensor"  # [S] the best logit of each row
     tokens: "Tensor"  # [S] int64; meaningless where the peak is not finite
+
+
+def sample_from_host(logits: Float32Array, states: Sequence[SamplingState], device: str) -> Sampled:
+    """Both of the below for logits that a test or the doctor has; `device` as torch names it."""
+    import torch
+
+    return report(choose(torch.from_numpy(logits.copy()).to(device), states), states)
 
 
 def choose(logits: "Tensor", states: Sequence[SamplingState]) -> Choice:

@@ -20,8 +20,16 @@ SAMPLING = SamplingParams(temperature=0.0, logprobs=0)
 class RandomMix:
     """Runs sessions on `engine`, one after the other, and compares each token with its reference as it is sampled."""
 
-    def __init__(self, engine: Engine, references: Sequence[Reference], seed: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        references: Sequence[Reference],
+        seed: int,
+        logprob_tolerance: float = LOGPROB_TOLERANCE,
+    ) -> None:
         self._engine = engine
+        self._block_size = engine.describe().block_size
+        self._logprob_tolerance = logprob_tolerance
         self._references = references
         self._rng = random.Random(seed)
         self._expected: dict[str, Reference] = {}
@@ -56,7 +64,7 @@ class RandomMix:
             num_device_blocks=rng.randint(16, 40),
             num_host_blocks=rng.choice([6, 30, 60]) if mode is PreemptionMode.SWAP else 0,
             max_num_seqs=max_num_seqs,
-            budget=rng.randint(max_num_seqs + 4, 64),
+            budget=rng.randint(max_num_seqs + self._block_size, 16 * self._block_size),
             mode=mode,
             write_through=rng.random() < 0.3,
             depth=rng.choice([0, 1]),
@@ -85,4 +93,4 @@ class RandomMix:
         reference, logprobs = self._expected[id], event.logprobs
         assert event.token == reference.tokens[place], f"token {place} of {event.sequence_id}"
         assert logprobs is not None
-        assert abs(logprobs.logprob - reference.logprobs[place]) < LOGPROB_TOLERANCE, f"token {place} of {id}"
+        assert abs(logprobs.logprob - reference.logprobs[place]) < self._logprob_tolerance, f"token {place} of {id}"

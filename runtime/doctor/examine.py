@@ -1,0 +1,47 @@
+"""All checks in order."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from jetway.runtime.config import ExecutorConfig, ServeConfig
+from jetway.runtime.executor.base import Engine
+from jetway.runtime.serve import load_engine
+
+from . import engine as on_engine
+from .environment import gpu, machine, plugins, versions
+from .findings import Finding, Outcome, attempt, failed
+from .sampler import compare_samplers
+
+SETTINGS = ExecutorConfig(kv_cache_memory=256 << 20, host_cache_memory=256 << 20)  # enough for every check
+
+CHECKS: dict[str, Callable[[], Iterable[str]]] = {
+    "versions": versions,
+    "machine": machine,
+    "GPU": gpu,
+    "TensorRT-LLM": plugins,
+    "sampler": compare_samplers,
+}
+ENGINE_CHECKS: dict[str, Callable[[Engine], Iterable[str]]] = {
+    "engine": on_engine.describe,
+    "tokens, alone and together": on_engine.tokens_alone_and_together,
+    "swap, out and back": on_engine.swap_round_trip,
+    "copy rates": on_engine.copy_rates,
+    "step times": on_engine.step_times,
+}
+
+
+def examine(directory: Path | None) -> Iterator[Finding]:
+    """The machine, and the engine in `directory` if one is given; each finding as it is made."""
+    for what, check in CHECKS.items():
+        yield attempt(what, check)
+    if directory is None:
+        yield Finding("engine", Outcome.SKIPPED, ("none was given: `jetway doctor ENGINE` runs one",))
+        return
+    try:
+        engine = load_engine(ServeConfig(engine=directory, executor=SETTINGS))
+    except Exception as error:  # noqa: BLE001  whatever library it comes from
+        yield failed("engine", error)
+        return
+    for what, check_of in ENGINE_CHECKS.items():
+        yield attempt(what, partial(check_of, engine))
