@@ -158,35 +158,62 @@ class _Exchange:
                 yield from map(_said, events)
 
 
+class _Watched:
+    """A request whose client may go. Triton frees what `is_cancelled` asks with the last response, and ends as a whole when
+    it is asked later: so asking and ending exclude each other.
+    """
+
+    def __init__(self, sender: Any, exchange: _Exchange) -> None:
+        self._sender = sender
+        self._exchange = exchange
+        self._ended = False
+        self._asking = threading.Lock()
+
+    def cancel(self) -> None:
+        self._exchange.cancel()
+
+    def check(self) -> None:
+        with self._asking:
+            if not self._ended and self._sender.is_cancelled():
+                self._exchange.cancel()
+
+    def end(self) -> None:
+        """Before the last response."""
+        with self._asking:
+            self._ended = True
+
+
 class _Cancellations:
     """Asks Triton, for all running requests in one thread, whether their clients have gone."""
 
     def __init__(self) -> None:
-        self._watched: dict[Any, _Exchange] = {}
+        self._watched: set[_Watched] = set()
         self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._check, daemon=True).start()
 
     @contextmanager
     def watching(self, sender: Any, exchange: _Exchange) -> Iterator[None]:
-        """The exchange is cancelled once the sender's client has gone."""
+        """The exchange is cancelled once the sender's client has gone. Left before the last response."""
+        watched = _Watched(sender, exchange)
         with self._changed:
-            self._watched[sender] = exchange
+            self._watched.add(watched)
             self._changed.notify()
         try:
             yield
         finally:
             with self._changed:
-                del self._watched[sender]
+                self._watched.remove(watched)
+            watched.end()
 
     def close(self) -> None:
         """Cancel what still runs."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-            running = list(self._watched.values())
-        for exchange in running:
-            exchange.cancel()
+            running = list(self._watched)
+        for watched in running:
+            watched.cancel()
 
     def _check(self) -> None:
         while True:
@@ -194,10 +221,9 @@ class _Cancellations:
                 self._changed.wait_for(lambda: self._watched or self._closed)
                 if self._closed:
                     return
-                watched = list(self._watched.items())
-            for sender, exchange in watched:
-                if sender.is_cancelled():
-                    exchange.cancel()
+                running = list(self._watched)
+            for watched in running:
+                watched.check()
             threading.Event().wait(CANCEL_CHECK_S)
 
 

@@ -3,7 +3,7 @@
 import json
 import queue
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -41,16 +41,22 @@ class InferenceResponse:
 
 
 class Sender:
-    """Keeps what is sent; `cancelled` is set by the test."""
+    """Keeps what is sent; `cancelled` is set by the test. `when_asked` is called before a question is answered."""
 
     def __init__(self) -> None:
         self.sent: queue.Queue[tuple[InferenceResponse | None, int]] = queue.Queue()
         self.cancelled = False
+        self.ended = False
+        self.asked_after_end = False  # which ends a real Triton
+        self.when_asked: Callable[[], object] = lambda: None
 
     def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
+        self.ended = flags == FINAL
         self.sent.put((response, flags))
 
     def is_cancelled(self) -> bool:
+        self.when_asked()
+        self.asked_after_end |= self.ended
         return self.cancelled
 
     def next(self) -> InferenceResponse | None:

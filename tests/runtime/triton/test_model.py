@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -115,6 +116,41 @@ async def test_a_client_that_goes_away_cancels(gateway: Gateway, scheduler: Fake
         scheduler.send(sampled(other, [65], LENGTH))
         assert "text_output" in arrays(await said(stays))
     assert response == InferenceResponse(error=TritonError("Request cancelled by client", TritonError.CANCELLED))
+
+
+async def test_triton_is_not_asked_about_a_request_that_has_ended(gateway: Gateway, scheduler: FakeScheduler) -> None:
+    """Here one ends between the list of those that run and the question."""
+    asked, ended = threading.Event(), threading.Event()
+    first, second = InferenceRequest(TEXT), InferenceRequest(TEXT)
+
+    def hold() -> None:
+        asked.set()
+        ended.wait(10)
+
+    async with loaded("ensemble", gateway.http_port) as model:
+        model.execute([first, second])
+        handles = [(await scheduler.adds.get()).handle for _ in range(2)]
+        for request in (first, second):
+            request.sender.when_asked = hold
+        await asyncio.to_thread(asked.wait, 10)
+        for handle in handles:
+            scheduler.send(accepted(handle))
+            scheduler.send(sampled(handle, [65], LENGTH))
+        for request in (first, second):
+            arrays(await said(request))
+        ends = [asyncio.create_task(said(request)) for request in (first, second)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)  # the other's question is open
+        ended.set()
+        await asyncio.gather(*ends)
+        third = InferenceRequest(TEXT)
+        again = threading.Event()
+        third.sender.when_asked = again.set
+        model.execute([third])
+        await asyncio.to_thread(again.wait, 10)  # by then those before have had their turn
+        third.sender.cancelled = True
+        await said(third)
+    assert not first.sender.asked_after_end
+    assert not second.sender.asked_after_end
 
 
 async def test_priority_and_timeout_go_along(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
