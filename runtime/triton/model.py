@@ -1,48 +1,27 @@
 """The model that `jetway triton-repo` writes: hands each request to a Jetway gateway and streams its answer back.
 
-It is copied into a model repository, and runs inside Triton on the standard library and numpy (below 2). Every request has
-a connection of its own, so Jetway may be restarted under it.
+With exchange.py it is copied into a model repository, and runs inside Triton on the standard library and numpy (below 2).
+Every request has a connection of its own, so Jetway may be restarted under it.
 """
 
-import http.client
 import json
 import logging
-import os
-import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from .exchange import Exchange, Failed
+
 log = logging.getLogger(__name__)
 
-API_KEY_VARIABLE = "JETWAY_API_KEY"
 CANCEL_CHECK_S = 0.05  # how often it is asked whether a client has gone
-CONNECT_TIMEOUT_S = 5.0
 PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # parameters of a request: Triton shows no others to a model
-
-# TritonError's names of what HTTP says.
-_CODES = {
-    400: "INVALID_ARG",
-    401: "INVALID_ARG",
-    403: "INVALID_ARG",
-    404: "NOT_FOUND",
-    501: "UNSUPPORTED",
-    503: "UNAVAILABLE",
-}
-
-
-class Failed(Exception):
-    """The request ends with this message and TritonError's code of this name."""
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
+FINAL_RESPONSE = "jetway_final_response"  # another: each event says whether it is the last
 
 
 class TritonPythonModel:
@@ -78,11 +57,10 @@ class TritonPythonModel:
 
     def _run(self, sender: Any, body: bytes) -> None:
         try:
-            exchange = _Exchange(self._url.scheme, self._url.netloc)
+            exchange = Exchange(self._url.scheme, self._url.netloc)
             with self._cancellations.watching(sender, exchange):
-                for event in exchange.events(self._path, body):
-                    sender.send(pb_utils.InferenceResponse(self._tensors(event)))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                last = self._stream(sender, exchange.events(self._path, body))
+            sender.send(last, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Failed as error:
             _fail(sender, error)
         except Exception as error:  # whatever it is, Triton waits for an end
@@ -90,6 +68,19 @@ class TritonPythonModel:
             _fail(sender, Failed(f"a fault of Jetway's model: {type(error).__name__}: {error}", "INTERNAL"))
         finally:
             self._slots.release()
+
+    def _stream(self, sender: Any, events: Iterator[Mapping[str, Any]]) -> Any:
+        """All but the last response, which is returned: as in upstream's C++ backend, it is final itself."""
+        last = None
+        for event in events:
+            response = pb_utils.InferenceResponse(self._tensors(event))
+            if event.get(FINAL_RESPONSE):
+                last = response
+            else:
+                sender.send(response)
+        if last is None:
+            raise Failed("Jetway's answer has no end", "INTERNAL")
+        return last
 
     def _tensors(self, event: Mapping[str, Any]) -> list[Any]:
         return [self._outputs[name].tensor(value) for name, value in event.items() if name in self._outputs]
@@ -113,69 +104,21 @@ class _Output:
         return pb_utils.Tensor(self._name, array)
 
 
-class _Exchange:
-    """One request to the gateway. `cancel`, from another thread, closes its connection, which cancels it there too."""
-
-    def __init__(self, scheme: str, address: str) -> None:
-        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        self._address = address
-        self._connection = kind(address, timeout=CONNECT_TIMEOUT_S)
-        self._socket: socket.socket | None = None
-        self._cancelled = threading.Event()
-
-    def cancel(self) -> None:
-        self._cancelled.set()
-        if (connected := self._socket) is not None:
-            with suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
-
-    def events(self, path: str, body: bytes) -> Iterator[Mapping[str, Any]]:
-        """What the gateway says, to the end. Raises Failed."""
-        try:
-            yield from self._ask(path, body)
-        except (OSError, http.client.HTTPException) as error:
-            if not self._cancelled.is_set():
-                message = f"the connection to Jetway at {self._address} failed: {error or type(error).__name__}"
-                raise Failed(message, "UNAVAILABLE") from error
-        finally:
-            self._connection.close()
-        if self._cancelled.is_set():
-            raise Failed("Request cancelled by client", "CANCELLED")
-
-    def _ask(self, path: str, body: bytes) -> Iterator[Mapping[str, Any]]:
-        self._connection.connect()
-        self._socket = self._connection.sock
-        self._socket.settimeout(None)  # a request may wait its turn
-        if self._cancelled.is_set():
-            return
-        self._connection.request("POST", path, body, _headers())
-        with self._connection.getresponse() as response:
-            if response.status != 200:
-                raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
-            unread = b""
-            while chunk := response.read1():
-                *events, unread = (unread + chunk).split(b"\n\n")
-                yield from map(_said, events)
-
-
 class _Watched:
     """A request whose client may go. Triton frees what `is_cancelled` asks with the last response, and ends as a whole when
     it is asked later: so asking and ending exclude each other.
     """
 
-    def __init__(self, sender: Any, exchange: _Exchange) -> None:
+    def __init__(self, sender: Any, exchange: Exchange) -> None:
+        self.exchange = exchange
         self._sender = sender
-        self._exchange = exchange
         self._ended = False
         self._asking = threading.Lock()
-
-    def cancel(self) -> None:
-        self._exchange.cancel()
 
     def check(self) -> None:
         with self._asking:
             if not self._ended and self._sender.is_cancelled():
-                self._exchange.cancel()
+                self.exchange.cancel()
 
     def end(self) -> None:
         """Before the last response."""
@@ -193,7 +136,7 @@ class _Cancellations:
         threading.Thread(target=self._check, daemon=True).start()
 
     @contextmanager
-    def watching(self, sender: Any, exchange: _Exchange) -> Iterator[None]:
+    def watching(self, sender: Any, exchange: Exchange) -> Iterator[None]:
         """The exchange is cancelled once the sender's client has gone. Left before the last response."""
         watched = _Watched(sender, exchange)
         with self._changed:
@@ -213,7 +156,7 @@ class _Cancellations:
             self._changed.notify()
             running = list(self._watched)
         for watched in running:
-            watched.cancel()
+            watched.exchange.cancel()
 
     def _check(self) -> None:
         while True:
@@ -230,7 +173,7 @@ class _Cancellations:
 def _body(request: Any) -> bytes:
     """The request as /generate_stream takes it: a key for each tensor, its elements in a list."""
     given = json.loads(request.parameters() or "{}")
-    parameters = {name: given[name] for name in (PRIORITY, TIMEOUT) if name in given}
+    parameters = {name: given[name] for name in (PRIORITY, TIMEOUT) if name in given} | {FINAL_RESPONSE: True}
     if request.timeout() > 0:
         parameters.setdefault(TIMEOUT, request.timeout())
     body = {tensor.name(): _elements(tensor) for tensor in request.inputs()}
@@ -240,27 +183,6 @@ def _body(request: Any) -> bytes:
 def _elements(tensor: Any) -> list[Any]:
     values = tensor.as_numpy().reshape(-1).tolist()
     return [each.decode() if isinstance(each, bytes) else each for each in values]
-
-
-def _headers() -> dict[str, str]:
-    key = os.environ.get(API_KEY_VARIABLE)
-    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-
-
-def _said(event: bytes) -> dict[str, Any]:
-    """Raises Failed for an error."""
-    said: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
-    if "error" in said:
-        raise Failed(said["error"], "INTERNAL")
-    return said
-
-
-def _message(body: bytes) -> str:
-    """Of an error, which may be an event."""
-    try:
-        return str(json.loads(body.removeprefix(b"data: "))["error"])
-    except (ValueError, KeyError):
-        return body[:200].decode(errors="replace")
 
 
 def _fail(sender: Any, error: Failed) -> None:

@@ -13,6 +13,7 @@ from jetway.runtime.gateway.kserve.dialects.tokens import TokensDialect
 from jetway.runtime.gateway.kserve.signature import InputSpec, TensorSpec
 
 MAX_REQUESTS = 256  # of one model
+PROGRAMS = ("model.py", "exchange.py")  # imported by Triton as a package, which is the version's directory
 Signature = type[TextDialect] | type[TokensDialect] | type[LlmapiDialect]
 
 
@@ -25,12 +26,13 @@ def write(directory: Path, url: str, dialect: KserveDialect) -> list[str]:
         **dict.fromkeys(TEXT_NAMES, TextDialect),
         TOKENS_NAME: LlmapiDialect if dialect == "llmapi" else TokensDialect,
     }
-    program = files(__package__).joinpath("model.py").read_text(encoding="utf-8")
+    programs = {name: files(__package__).joinpath(name).read_text(encoding="utf-8") for name in PROGRAMS}
     try:
         for name, signature in signatures.items():
             version = directory / name / VERSION
             version.mkdir(parents=True, exist_ok=True)
-            (version / "model.py").write_text(program, encoding="utf-8")
+            for program, text in programs.items():
+                (version / program).write_text(text, encoding="utf-8")
             (version.parent / "config.pbtxt").write_text(configuration(name, signature, url), encoding="utf-8")
     except OSError as error:
         raise Unavailable(f"the model repository {directory} cannot be written: {error.strerror}") from error

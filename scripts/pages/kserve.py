@@ -43,7 +43,8 @@ NOTES = """\
 * `/generate` with `stream: true`, or with several sequences, is an error with status 200; `ModelInfer` and `/infer`
   answer UNIMPLEMENTED, 501. Use `ModelStreamInfer` or `/generate_stream`.
 * `/generate` and `/generate_stream` take no `priority` and no `timeout`: keys that are no tensors are parameters without
-  a meaning, but for `jetway_priority` and `jetway_timeout`. The header `X-Jetway-Class` works everywhere.
+  a meaning, but for `jetway_priority`, `jetway_timeout`, and `jetway_final_response`: where it is true each event says
+  under the same name whether it is the last. The header `X-Jetway-Class` works everywhere.
 * An id is `request_id` of gRPC and `"id"` of a JSON body, never a header.
 
 ## What is not
@@ -77,7 +78,7 @@ Python backend and numpy below 2: `ensemble`, `tensorrt_llm_bls` and `tensorrt_l
 URL and stream the answers back. They are decoupled: use `ModelStreamInfer`, `/generate_stream`, or `/generate` for a
 whole answer. A client that leaves cancels its request in Jetway. Triton shows a model no priority, so it goes as the
 parameter `jetway_priority`, a level, and `jetway_timeout`, in microseconds, beside Triton's own timeout; both work the
-same at the gateway itself, also in `/generate`. `JETWAY_API_KEY` in Triton's environment is the key that is sent. While
+same at the gateway itself, also in `/generate`. The last data are final there too. `JETWAY_API_KEY` in Triton's environment is the key that is sent. While
 Jetway is down requests end as UNAVAILABLE; once it is back they are served, without a restart of Triton.
 
 **Callers.** As for the other protocols: `Authorization: Bearer KEY` where the server has keys, in gRPC as metadata.

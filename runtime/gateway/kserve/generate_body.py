@@ -10,7 +10,7 @@ from jetway.runtime.gateway.openai.read import read_object
 from .catalog import Model
 from .infer_body import answer_head, flattened, id_of, json_values, parameter, parameters_of
 from .inference import InferRequest
-from .parameters import parse_own
+from .parameters import FINAL_RESPONSE, parse_own
 from .replies import Reply
 from .signature import InputSpec
 from .tensor import GivenTensor, Tensor
@@ -35,7 +35,8 @@ def parse(model: Model, body: bytes, *, several: str | None) -> InferRequest:
 
 
 def format(request: InferRequest, reply: Reply) -> str:
-    return _encode(answer_head(request) | {each.name: _value(each) for each in reply.outputs})
+    end = {FINAL_RESPONSE: reply.final} if request.parameters.says_final else {}
+    return _encode(answer_head(request) | {each.name: _value(each) for each in reply.outputs} | end)
 
 
 def error(message: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jetway.runtime.errors import InvalidArgument
 
 PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # as Triton's own, which it shows to no model behind it
+FINAL_RESPONSE = "jetway_final_response"  # of /generate_stream, whose events do not tell the last otherwise
 EMPTY_FINAL = "triton_enable_empty_final_response"
 _RESERVED = "triton_"
 _MICROSECONDS = 1_000_000
@@ -15,11 +16,14 @@ Parameter = bool | int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """`priority` is a level, 0 the default. `empty_final`: a stream's last response has no outputs."""
+    """`priority` is a level, 0 the default. `empty_final`: a stream's last response has no outputs. `says_final`: each
+    response in JSON says whether it is the last.
+    """
 
     priority: int = 0
     queue_timeout_s: float | None = None
     empty_final: bool = False
+    says_final: bool = False
 
 
 def parse(given: Mapping[str, Parameter]) -> Parameters:
@@ -40,12 +44,13 @@ def parse(given: Mapping[str, Parameter]) -> Parameters:
         priority=_priority(given.get(PRIORITY, given.get("priority", 0))),
         queue_timeout_s=_queue_timeout_s(given.get(TIMEOUT, given.get("timeout", 0))),
         empty_final=empty_final,
+        says_final=given.get(FINAL_RESPONSE) is True,
     )
 
 
 def parse_own(given: Mapping[str, Parameter]) -> Parameters:
     """Of requests in which Triton's names mean nothing. Raises InvalidArgument."""
-    return parse({name: given[name] for name in (PRIORITY, TIMEOUT) if name in given})
+    return parse({name: given[name] for name in (PRIORITY, TIMEOUT, FINAL_RESPONSE) if name in given})
 
 
 def _priority(value: Parameter) -> int:

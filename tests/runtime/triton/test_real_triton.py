@@ -18,7 +18,7 @@ from jetway.v1 import common_pb2, scheduler_pb2
 from tests.conftest import ROOT, require
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, refusing, sampled
 from tests.support.gateway import running_gateway
-from tests.support.triton import TRUE, request_stream, text_inputs, texts, token_inputs
+from tests.support.triton import TRUE, is_final, request_stream, text_inputs, texts, token_inputs
 from tests.support.triton_server import TritonServer, free_port, running_triton
 
 pytestmark = pytest.mark.timeout(90)  # the first test starts the server
@@ -89,9 +89,9 @@ async def test_grpc_streams(
     scheduler.send(sampled(handle, ids(tokenizer, "a")))
     result, error = await first
     scheduler.send(sampled(handle, ids(tokenizer, "b"), LENGTH))
-    rest = [texts(each) async for each, _ in answers]
-    assert (error, texts(result), result.get_response().id) == (None, ["a"], "7")
-    assert rest == [["b"]]
+    rest = [(texts(each), is_final(each)) async for each, _ in answers]
+    assert (error, texts(result), is_final(result), result.get_response().id) == (None, ["a"], False, "7")
+    assert rest == [(["b"], True)]
 
 
 async def test_the_same_token_ids_as_without_triton(

@@ -14,7 +14,7 @@ from jetway.runtime.gateway.kserve.catalog import Model
 from jetway.runtime.gateway.kserve.dialects.llmapi import LlmapiDialect
 from jetway.runtime.gateway.kserve.dialects.text import TextDialect
 
-MODEL = Path(__file__).parents[3] / "runtime" / "triton" / "model.py"
+PROGRAMS = Path(__file__).parents[3] / "runtime" / "triton"
 
 
 @pytest.mark.parametrize("dialect", ["inflight", "llmapi"])
@@ -25,7 +25,8 @@ def test_upstreams_names_with_the_tensors_that_the_gateway_takes(tmp_path: Path,
     assert sorted(os.listdir(tmp_path / "repo")) == ["ensemble", "tensorrt_llm", "tensorrt_llm_bls"]
     for name in ("ensemble", "tensorrt_llm"):
         directory = tmp_path / "repo" / name
-        assert (directory / "1" / "model.py").read_bytes() == MODEL.read_bytes()
+        for program in ("model.py", "exchange.py"):
+            assert (directory / "1" / program).read_bytes() == (PROGRAMS / program).read_bytes()
         config = Parse((directory / "config.pbtxt").read_text(), ModelConfig())
         assert (config.name, config.backend, config.model_transaction_policy.decoupled) == (name, "python", True)
         assert config.parameters["jetway_url"].string_value == "http://127.0.0.1:8000"

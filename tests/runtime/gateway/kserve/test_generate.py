@@ -12,7 +12,7 @@ from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import common_pb2, scheduler_pb2
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, sampled
 from tests.support.gateway import running_gateway
-from tests.support.http import connection, exchange, post, read_head
+from tests.support.http import connection, events_of, exchange, post, read_head
 from tests.support.tokenizers import words, write_engine
 from tests.support.triton import generate, parsed
 
@@ -222,6 +222,15 @@ class TestAsTriton:
             assert (await generate(gateway, "tiny/generate", ASK | more)).status == 200
             add = await scheduler.adds.get()
             assert (add.service_class, add.queue_timeout_ms) == ("interactive", 5)
+
+    async def test_the_last_event_says_so_where_it_is_asked_to(
+        self, gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
+    ) -> None:
+        scheduler.script = answering(ids(tokenizer, "a"))
+        for asked, said in ((True, True), (False, None), (1, None)):
+            body = ASK | {"jetway_final_response": asked}
+            [event] = await events_of(gateway.http_port, "/v2/models/tiny/generate_stream", body)
+            assert json.loads(event).get("jetway_final_response") is said
 
     @pytest.mark.parametrize("body", [{"max_tokens": "3"}, {"text_input": 3}, {"max_tokens": 3.5}, {"stream": None}])
     async def test_values_of_another_type_are_refused(self, gateway: Gateway, body: dict[str, Any]) -> None:
