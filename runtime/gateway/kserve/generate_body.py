@@ -44,7 +44,7 @@ def error(message: str) -> str:
 
 
 def _tensor(spec: InputSpec, value: object) -> GivenTensor:
-    elements = list(flattened(value))
+    elements = flattened(value)
     if None in elements:
         raise InvalidArgument(f"input '{spec.name}' is null; leave it out", param=spec.name)
     return GivenTensor(spec.name, spec.datatype, _shape(spec, len(elements)), elements)

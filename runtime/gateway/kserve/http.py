@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import Cancelled, Internal, InvalidArgument, JetwayError, Unavailable, Unimplemented, edge_of
 from jetway.runtime.gateway.access import Envelope
+from jetway.runtime.gateway.beside import beside_the_loop
 from jetway.runtime.gateway.openai.errors import error_headers
 from jetway.runtime.gateway.openai.http import caller, envelope, read_body, request_id
 from jetway.runtime.gateway.openai.read import read_object
@@ -117,17 +118,20 @@ class _Paths:
 
     async def infer(self, request: Request) -> Response:
         model, body = await self._read(request)
-        parsed = infer_body.parse(model, body, _json_size(request))
+        json_size = _json_size(request)
+        parsed = await beside_the_loop(lambda: infer_body.parse(model, body, json_size), len(body))
         return InferResponse(self._edge.inference, self._envelope(request, parsed.request.id), parsed, request.headers)
 
     async def generate(self, request: Request) -> Response:
         model, body = await self._read(request)
-        parsed = generate_body.parse(model, body, several=generate_body.SEVERAL)
+        parsed = await beside_the_loop(
+            lambda: generate_body.parse(model, body, several=generate_body.SEVERAL), len(body)
+        )
         return GenerateResponse(self._edge.inference, self._envelope(request, parsed.id), parsed)
 
     async def generate_stream(self, request: Request) -> Response:
         model, body = await self._read(request)
-        parsed = generate_body.parse(model, body, several=None)
+        parsed = await beside_the_loop(lambda: generate_body.parse(model, body, several=None), len(body))
         call = self._envelope(request, parsed.id)
         return StreamResponse(self._edge.inference, call, parsed, self._config.stall_limit_s)
 

@@ -1,7 +1,7 @@
 """Bodies of /infer: JSON, and raw tensors after it (the binary tensor extension)."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,15 +93,19 @@ def json_values(tensor: Tensor) -> list[Any]:
     return [each.decode() if isinstance(each, bytes) else each for each in tensor.values]
 
 
-def flattened(data: object) -> Iterator[object]:
-    """The elements of nested lists, in order."""
+def flattened(data: object) -> list[object]:
+    """The elements of nested lists, in order. A list of nothing but elements is taken as it is, millions at once."""
+    elements: list[object] = []
     waiting = [data]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, list):
+        if not isinstance(item, list):
+            elements.append(item)
+        elif list in set(map(type, item)):
             waiting.extend(reversed(item))
         else:
-            yield item
+            elements.extend(item)
+    return elements
 
 
 def _inputs(head: Mapping[str, Any], raw: bytes) -> list[GivenTensor]:
@@ -128,7 +132,7 @@ def _data(tensor: Mapping[str, Any], raw: bytes) -> tuple[bytes | Sequence[objec
             param="inputs",
         )
     if size is None:
-        return list(flattened(tensor["data"])), raw
+        return flattened(tensor["data"]), raw
     if type(size) is not int or not 0 <= size <= len(raw):
         raise InvalidArgument(
             f"binary_data_size of input {quoted(tensor['name'])} must be in [0, {len(raw)}]", param="inputs"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from jetway.runtime.errors import Cancelled, InvalidArgument, Unimplemented
 from jetway.runtime.gateway.access import Access, Envelope
+from jetway.runtime.gateway.beside import beside_the_loop
 from jetway.runtime.gateway.call import Call
 from jetway.runtime.gateway.faults import faults_as_errors
 from jetway.runtime.gateway.generate import Generator
@@ -66,7 +67,8 @@ class Inference:
             self.statistics.inference(request.model),
             self._running.entered(name) as stoppable,
         ):
-            asked = _parse(request)
+            num_elements = sum(len(each.data) for each in request.inputs)
+            asked = await beside_the_loop(lambda: _parse(request), num_elements)
             async with self._generator.answer(self._call(asked, request, envelope), watch) as answer:
                 writer = request.model.dialect.writer(asked, answer.num_prompt_tokens)
                 options = ReplyOptions(

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -17,6 +18,9 @@ NUMPY_TYPES: dict[str, Any] = {
     "UINT8": np.dtype("u1"), "UINT16": np.dtype("<u2"), "UINT32": np.dtype("<u4"), "UINT64": np.dtype("<u8"),
     "INT8": np.dtype("i1"), "INT16": np.dtype("<i2"), "INT32": np.dtype("<i4"), "INT64": np.dtype("<i8"),
     "FP16": np.dtype("<f2"), "FP32": np.dtype("<f4"), "FP64": np.dtype("<f8"),
+}  # fmt: skip
+_LISTED_TYPES: dict[str, set[type]] = {
+    "BOOL": {bool}, "BYTES": {bytes, str}, "INT": {int}, "UINT": {int}, "FP": {int, float},
 }  # fmt: skip
 _LENGTH = struct.Struct("<I")  # stands before each element of BYTES
 
@@ -44,7 +48,7 @@ def values_of(tensor: GivenTensor) -> list[Value]:
     """The elements. Raises InvalidArgument unless they are as many, and such, as shape and datatype say."""
     count = prod(tensor.shape)
     if not isinstance(tensor.data, bytes):
-        values = [_element(tensor, each) for each in tensor.data]
+        values = _listed(tensor, tensor.data)
     elif tensor.datatype == "BYTES":
         values = _strings(tensor.name, tensor.data)
     else:
@@ -92,20 +96,25 @@ def _strings(name: str, raw: bytes) -> list[Value]:
     return values
 
 
-def _element(tensor: GivenTensor, value: object) -> Value:
-    """One that was listed, as its datatype has it: types are compared, since to Python true is 1."""
+def _listed(tensor: GivenTensor, elements: Sequence[Any]) -> list[Value]:
+    """Elements that were listed, as their datatype has them. There may be millions: each is looked at in C only."""
     datatype = tensor.datatype
-    match value:
-        case bool() if datatype == "BOOL":
-            return value
-        case bytes() if datatype == "BYTES":
-            return value
-        case str() if datatype == "BYTES":
-            return value.encode(errors="surrogatepass")
-        case int() if not isinstance(value, bool) and datatype.startswith(("INT", "UINT")):
-            limits = np.iinfo(NUMPY_TYPES[datatype])
-            if limits.min <= value <= limits.max:
-                return value
-        case int() | float() if not isinstance(value, bool) and datatype.startswith("FP"):
-            return float(value)
+    types = set(map(type, elements))  # compared as types, since to Python true is 1
+    if types <= _LISTED_TYPES[_family(datatype)]:
+        if datatype == "BYTES":
+            return [each if isinstance(each, bytes) else each.encode(errors="surrogatepass") for each in elements]
+        if datatype.startswith("FP"):
+            with suppress(OverflowError):
+                return list(map(float, elements))
+        elif datatype == "BOOL" or _are_within(elements, np.iinfo(NUMPY_TYPES[datatype])):
+            return list(elements)
     raise InvalidArgument(f"an element of inference input '{tensor.name}' is no {datatype}")
+
+
+def _family(datatype: str) -> str:
+    """The datatype without its size."""
+    return datatype.rstrip("0123456789")
+
+
+def _are_within(elements: Sequence[int], limits: "np.iinfo[Any]") -> bool:
+    return not elements or (limits.min <= min(elements) and max(elements) <= limits.max)

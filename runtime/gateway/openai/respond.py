@@ -1,6 +1,5 @@
 """Runs one call inside its HTTP response, so that whatever ends the response ends the call."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from jetway.runtime.errors import Internal
 from jetway.runtime.gateway.access import Envelope
 from jetway.runtime.gateway.answer import Answer
+from jetway.runtime.gateway.beside import beside_the_loop
 from jetway.runtime.gateway.disconnect import until_disconnect
 from jetway.runtime.gateway.generate import Generator
 from jetway.runtime.gateway.watch import Watch
@@ -22,8 +22,6 @@ from .logprobs import LogprobsWriter
 from .parse import HttpCall
 
 log = logging.getLogger(__name__)
-
-_INLINE_BYTES = 1 << 16  # parsed in a few milliseconds, whatever they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +56,15 @@ class CompletionResponse(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         generator = self._endpoint.generator
         with generator.watch(self._call_id) as watch:
-            call = await self._parse()
+            body = self._call_body
+            call = await beside_the_loop(lambda: self._endpoint.parse(body, self._envelope), len(body))
             format = self._format(call)
             async with generator.answer(call.call, watch) as answer:
                 if call.stream:
                     await self._stream(self._events(answer, format, watch), send)
                     return
-                body = format.whole(await answer.whole())
-        await Response(body, headers=self._extra_headers, media_type="application/json")(scope, receive, send)
-
-    async def _parse(self) -> HttpCall:
-        """A body of megabytes can take half a second: beside the event loop then, which comes to its turn meanwhile."""
-        if len(self._call_body) <= _INLINE_BYTES:
-            return self._endpoint.parse(self._call_body, self._envelope)
-        return await asyncio.to_thread(self._endpoint.parse, self._call_body, self._envelope)
+                whole = format.whole(await answer.whole())
+        await Response(whole, headers=self._extra_headers, media_type="application/json")(scope, receive, send)
 
     def _format(self, call: HttpCall) -> Format:
         head = Head(call_id=self._call_id, model=self._endpoint.generator.model_name, service_tier=call.service_tier)

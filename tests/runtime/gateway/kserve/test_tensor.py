@@ -41,12 +41,21 @@ def test_elements_that_are_listed(datatype: str, element: object, value: object)
     ("datatype", "element"),
     [
         ("BOOL", 1), ("INT32", True), ("INT32", 2**31), ("UINT8", -1), ("INT32", 1.0), ("INT32", "1"), ("FP32", True),
-        ("BYTES", 1), ("FP32", None), ("INT64", [1]),
+        ("BYTES", 1), ("FP32", None), ("INT64", [1]), ("FP32", 10**400), ("UINT64", 2**64),
     ],
 )  # fmt: skip
 def test_elements_of_another_type_or_range(datatype: str, element: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"an element of inference input 'x' is no {datatype}"):
         values_of(GivenTensor("x", datatype, (1,), [element]))
+
+
+def test_one_element_of_another_type_among_many() -> None:
+    for elements in ([1] * 1000 + [True], [1] * 1000 + [2**31], ["a"] * 1000 + [1], [0.5] * 1000 + ["x"]):
+        datatype = {int: "INT32", str: "BYTES", float: "FP32"}[type(elements[0])]
+        with pytest.raises(InvalidArgument, match=f"an element of inference input 'x' is no {datatype}"):
+            values_of(GivenTensor("x", datatype, (1001,), elements))
+    assert values_of(GivenTensor("x", "FP32", (3,), [1, 0.5, 2])) == [1.0, 0.5, 2.0]
+    assert values_of(GivenTensor("x", "INT32", (0,), [])) == []
 
 
 def test_a_shape_that_says_more_than_there_is() -> None:
