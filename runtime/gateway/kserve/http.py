@@ -1,6 +1,8 @@
 """The paths under /v2, with answers and errors as Triton writes them."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,6 +26,8 @@ from .compression import decompressed
 from .edge import Edge
 from .errors import NO_LOADING, message_of
 from .respond import GenerateResponse, InferResponse, StreamResponse
+
+_T = TypeVar("_T")
 
 HEADER_SIZE = "inference-header-content-length"
 _MAX_SIZE_DIGITS = 12  # more are out of range, whatever they say
@@ -51,6 +55,7 @@ def kserve_app(edge: Edge, config: GatewayConfig) -> ASGIApp:
         Route("/v2/repository/index", paths.index, methods=["POST"]),
         Route("/v2/repository/models/{name}/{action:path}", paths.load, methods=["POST"]),
         *(Route(f"/v2/{name}{{rest:path}}", paths.not_served) for name in _NOT_SERVED),
+        Route(f"{model}/trace/setting", paths.not_served, methods=["GET", "POST"]),
         *(
             Route(f"{model}{version}{path}", endpoint, methods=[method])
             for path, endpoint, method in per_model
@@ -61,11 +66,6 @@ def kserve_app(edge: Edge, config: GatewayConfig) -> ASGIApp:
         JetwayError: _jetway_error, HTTPException: _http_error, ClientDisconnect: _disconnect, Exception: _fault,
     }  # fmt: skip
     return Starlette(routes=routes, exception_handlers=handlers)
-
-
-class _Inbound(NamedTuple):
-    model: Model
-    body: bytes
 
 
 class _Paths:
@@ -117,34 +117,34 @@ class _Paths:
         raise Unimplemented(f"{request.url.path} is not served here")
 
     async def infer(self, request: Request) -> Response:
-        model, body = await self._read(request)
-        json_size = _json_size(request)
-        parsed = await beside_the_loop(lambda: infer_body.parse(model, body, json_size), len(body))
+        parsed = await self._parsed(request, lambda model, body: infer_body.parse(model, body, _json_size(request)))
         return InferResponse(self._edge.inference, self._envelope(request, parsed.request.id), parsed, request.headers)
 
     async def generate(self, request: Request) -> Response:
-        model, body = await self._read(request)
-        parsed = await beside_the_loop(
-            lambda: generate_body.parse(model, body, several=generate_body.SEVERAL), len(body)
-        )
+        parsed = await self._parsed(request, partial(generate_body.parse, several=generate_body.SEVERAL))
         return GenerateResponse(self._edge.inference, self._envelope(request, parsed.id), parsed)
 
     async def generate_stream(self, request: Request) -> Response:
-        model, body = await self._read(request)
-        parsed = await beside_the_loop(lambda: generate_body.parse(model, body, several=None), len(body))
+        parsed = await self._parsed(request, partial(generate_body.parse, several=None))
         call = self._envelope(request, parsed.id)
         return StreamResponse(self._edge.inference, call, parsed, self._config.stall_limit_s)
 
-    async def _read(self, request: Request) -> _Inbound:
-        """The body of those who may call. Raises JetwayError and HTTPException."""
-        model = self._model(request)
+    async def _parsed(self, request: Request, parse: Callable[[Model, bytes], _T]) -> _T:
+        """What `parse` makes of the body, of those who may call. Raises JetwayError and HTTPException."""
+        self._check_caller(request)
         limit = self._config.max_request_bytes
-        body = await read_body(request, limit, self._config.stall_limit_s)
-        return _Inbound(model, decompressed(body, request.headers.get("content-encoding"), limit))
+        with self._edge.generator.refusals():
+            model = self._find(request)
+            sent = await read_body(request, limit, self._config.stall_limit_s)
+            body = decompressed(sent, request.headers.get("content-encoding"), limit)
+            return await beside_the_loop(lambda: parse(model, body), len(body))
 
     def _model(self, request: Request) -> Model:
         """Of the path, for who may call. Raises Unauthenticated, ModelNotFound and InvalidArgument."""
         self._check_caller(request)
+        return self._find(request)
+
+    def _find(self, request: Request) -> Model:
         return self._edge.catalog.find(request.path_params["name"], request.path_params.get("version", ""))
 
     def _check_caller(self, request: Request) -> None:

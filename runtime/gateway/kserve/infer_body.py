@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from jetway.runtime.errors import Internal, InvalidArgument
 from jetway.runtime.gateway.openai.read import read_object
@@ -16,6 +16,7 @@ from .parameters import Parameter
 from .replies import Reply
 from .tensor import GivenTensor, Tensor, to_bytes
 
+_TWO_TO_63 = 1 << 63
 BINARY_OUTPUT = "binary_data_output"
 SEVERAL = "HTTP end point doesn't support models with decoupled transaction policy"
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -67,8 +68,8 @@ def parameters_of(body: Mapping[str, Any]) -> dict[str, Parameter]:
 
 
 def parameter(name: str, value: object) -> Parameter:
-    """Raises InvalidArgument, in Triton's words."""
-    if isinstance(value, bool | int | float | str):
+    """Raises InvalidArgument, in Triton's words. Whole numbers have 64 bits, as in gRPC."""
+    if isinstance(value, bool | float | str) or (isinstance(value, int) and -_TWO_TO_63 <= value < 2 * _TWO_TO_63):
         return value
     raise InvalidArgument(
         f"parameter {quoted(name)} has invalid type. It should be either 'int', 'bool', or 'string'.", param=name
@@ -114,7 +115,7 @@ def _inputs(head: Mapping[str, Any], raw: bytes) -> list[GivenTensor]:
     tensors = []
     for each in _objects(head, "inputs"):
         shape, datatype = each.get("shape"), each.get("datatype")
-        if not isinstance(shape, list) or not all(type(dim) is int for dim in shape) or not isinstance(datatype, str):
+        if not _is_shape(shape) or not isinstance(datatype, str):
             raise InvalidArgument(f"input {quoted(each['name'])} needs a shape and a datatype", param="inputs")
         data, raw = _data(each, raw)
         tensors.append(GivenTensor(each["name"], datatype, tuple(shape), data))
@@ -123,9 +124,18 @@ def _inputs(head: Mapping[str, Any], raw: bytes) -> list[GivenTensor]:
     return tensors
 
 
+def _is_shape(given: object) -> TypeGuard[list[int]]:
+    return isinstance(given, list) and all(type(dim) is int and -_TWO_TO_63 <= dim < _TWO_TO_63 for dim in given)
+
+
 def _data(tensor: Mapping[str, Any], raw: bytes) -> tuple[bytes | Sequence[object], bytes]:
     """The tensor's content, and what of `raw` is left for the next."""
-    size = parameters_of(tensor).get("binary_data_size")
+    given = parameters_of(tensor)
+    if "shared_memory_region" in given:
+        raise InvalidArgument(
+            f"input {quoted(tensor['name'])} is in shared memory, which is not served", param="inputs"
+        )
+    size = given.get("binary_data_size")
     if (size is None) == ("data" not in tensor):
         raise InvalidArgument(
             f"input {quoted(tensor['name'])} must have either 'data' or 'binary_data_size' in 'parameters'",

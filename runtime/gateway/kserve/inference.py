@@ -22,7 +22,7 @@ from .replies import Replies, Reply, ReplyOptions
 from .running import RequestName, RunningRequests
 from .signature import check
 from .statistics import Statistics
-from .tensor import GivenTensor, values_of
+from .tensor import GivenTensor
 
 NO_PARAMETERS = Parameters()
 
@@ -113,7 +113,8 @@ def _is_stop(request: InferRequest) -> bool:
     if all(spec.name != STOP_INPUT for spec in request.model.dialect.inputs):
         return False
     return any(
-        each.name == STOP_INPUT and each.datatype == "BOOL" and True in values_of(each) for each in request.inputs
+        each.name == STOP_INPUT and each.datatype == "BOOL" and each.data in (b"\x01", [True])
+        for each in request.inputs
     )
 
 

@@ -1,4 +1,4 @@
-"""inference.GRPCInferenceService: what it does not define answers UNIMPLEMENTED."""
+"""inference.GRPCInferenceService."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -82,10 +82,20 @@ class KserveService(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ign
         async with self._admitted(context):
             raise Unavailable(NO_LOADING)
 
+    async def _not_served(self, request: Message, context: Context) -> Message:
+        """Defined, since gRPC logs a traceback for every call of what is not."""
+        async with self._admitted(context):
+            raise Unimplemented("shared memory, trace and logging are not served here")
+
+    SystemSharedMemoryStatus = SystemSharedMemoryRegister = SystemSharedMemoryUnregister = _not_served
+    CudaSharedMemoryStatus = CudaSharedMemoryRegister = CudaSharedMemoryUnregister = _not_served
+    TraceSetting = LogSettings = _not_served
+
     async def ModelInfer(self, request: Message, context: Context) -> Message:
         async with _errors_as_status(context, request.id):
             envelope = self._envelope(request, context)
-            asked = protobuf.request_from(request, self._edge.catalog, several=SEVERAL)
+            with self._edge.generator.refusals():
+                asked = protobuf.request_from(request, self._edge.catalog, several=SEVERAL)
             async with self._edge.inference.replies(asked, envelope) as replies:
                 return protobuf.response_to(request, await anext(replies))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jetway.runtime.errors import InvalidArgument
-from jetway.runtime.gateway.words import quoted
+from jetway.runtime.gateway.words import cut, quoted
 
 from .tensor import GivenTensor, Value, values_of
 
@@ -86,6 +86,10 @@ def _check_type(model: str, spec: InputSpec, tensor: GivenTensor) -> None:
     if len(shape) == len(spec.dims) + 1:
         if shape[0] > 1:
             raise InvalidArgument(f"inference request batch-size must be <= 1 for '{model}'")
+        if shape[0] == 0:
+            raise InvalidArgument(
+                f"inference input '{spec.name}' of '{model}' has an empty batch: {_shown(tensor.shape)}"
+            )
         shape = shape[1:]
     if len(shape) != len(spec.dims) or any(want not in (-1, dim) for want, dim in zip(spec.dims, shape)):
         raise InvalidArgument(
@@ -118,7 +122,7 @@ def _text(name: str, value: bytes) -> str:
 
 
 def _shown(shape: Sequence[int]) -> str:
-    return "[" + ",".join(map(str, shape)) + "]"
+    return cut("[" + ",".join(map(str, shape)) + "]")
 
 
 def _names(names: Mapping[str, object] | Sequence[str]) -> str:

@@ -42,10 +42,11 @@ class InferStream:
 
     async def _run(self, request: Message, envelope_of: Callable[[Message], Envelope]) -> None:
         try:
-            if self._num_running > MAX_REQUESTS:
-                raise Overloaded(f"{MAX_REQUESTS} requests run on this stream, which is the limit")
             envelope = envelope_of(request)
-            asked = request_from(request, self._edge.catalog, several=None)
+            with self._edge.generator.refusals():
+                if self._num_running > MAX_REQUESTS:
+                    raise Overloaded(f"{MAX_REQUESTS} requests run on this stream, which is the limit")
+                asked = request_from(request, self._edge.catalog, several=None)
             async with self._edge.inference.replies(asked, envelope) as replies:
                 async for reply in replies:
                     await self._write(stream_response_to(request, reply))

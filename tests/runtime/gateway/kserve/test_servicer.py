@@ -14,8 +14,9 @@ from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import common_pb2
 from tests.support.fake_scheduler import STOP, FakeScheduler, answering, refusing
 from tests.support.gateway import running_gateway
+from tests.support.http import exchange, post, request
 from tests.support.tokenizers import EOS, ids_of
-from tests.support.triton import TRUE, client_of, raw_request, text_inputs, texts, token_inputs
+from tests.support.triton import TRUE, client_of, raw_request, request_stream, text_inputs, texts, token_inputs
 
 
 def ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -155,7 +156,26 @@ async def test_statistics_count_what_was_answered(
 
 
 @pytest.mark.parametrize("name", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting", "LogSettings"])
-async def test_what_is_not_served_is_unimplemented(triton_stub: Any, name: str) -> None:
+async def test_what_is_not_served_is_unimplemented(
+    triton_stub: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await getattr(triton_stub, name)(getattr(service_pb2, f"{name}Request")())
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert caught.value.details() == "shared memory, trace and logging are not served here"
+    assert not caplog.records  # gRPC logs a traceback for what is not defined
+
+
+async def test_what_cannot_be_read_is_counted_too(
+    gateway: Gateway, triton: aio.InferenceServerClient, triton_stub: Any
+) -> None:
+    with pytest.raises(InferenceServerException):
+        await triton.infer("nope", text_inputs())
+    async for _ in triton.stream_infer(request_stream([{"model_name": "nope", "inputs": text_inputs()}])):
+        pass
+    for path in ("infer", "generate", "generate_stream"):
+        assert (await exchange(gateway.http_port, post(f"/v2/models/nope/{path}", {}))).status == 404
+        assert (await exchange(gateway.http_port, request("POST", f"/v2/models/tiny/{path}", b"{"))).status == 400
+    metrics = (await exchange(gateway.http_port, request("GET", "/metrics"))).body.decode()
+    assert 'jetway_requests_total{outcome="model_not_found"} 5.0' in metrics
+    assert 'jetway_requests_total{outcome="invalid_argument"} 3.0' in metrics
