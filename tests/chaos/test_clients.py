@@ -33,7 +33,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield running
         running.send_signal(signal.SIGTERM)
         ended = running.end()
-        assert ended.status == 0, ended.out
+        assert ended.status == 0, ended.out[-2000:]
 
 
 @asynccontextmanager

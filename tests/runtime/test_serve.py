@@ -100,7 +100,7 @@ def test_in_json_every_line_is_an_object(engine_dir: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_stream_outlives_what_computes_it(engine_dir: Path, role: str, number: int) -> None:
     """Killed, or hung: it is replaced, and the stream goes on as if nothing had been."""
-    with serving(engine_dir, hang_timeout_s="1", simulated_step_s="0.005") as running:
+    with serving(engine_dir, hang_timeout_s="3", simulated_step_s="0.005") as running:
         running.wait_for(READY)
         process = process_of(running, role)
         with openai_client(running) as client:
@@ -118,7 +118,7 @@ def test_a_stream_outlives_what_computes_it(engine_dir: Path, role: str, number:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_gateway_is_replaced(engine_dir: Path, number: int) -> None:
-    with serving(engine_dir, hang_timeout_s="1") as running:
+    with serving(engine_dir, hang_timeout_s="3") as running:
         running.wait_for(READY)
         process_of(running, "gateway").send_signal(number)
         running.wait_for("  grpc ", times=2)
