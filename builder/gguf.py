@@ -25,8 +25,8 @@ def read(path: Path) -> Metadata:
     """The metadata of a GGUF file. Raises CheckpointError, naming GGUF's own keys."""
     try:
         reader = GGUFReader(path)
-        num_parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
-        return Metadata(_config(reader, path), len(reader.tensors), num_parameters)
+        shapes = {tensor.name: tuple(map(int, tensor.shape)) for tensor in reader.tensors}
+        return Metadata(_config(reader, path), shapes)
     except (OSError, ValueError, IndexError, KeyError, OverflowError) as error:
         raise CheckpointError(path, f"is not a readable GGUF file ({error})", "Download it again") from error
 

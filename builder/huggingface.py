@@ -5,13 +5,11 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from . import metadata
+from . import metadata, windows
 from .architectures import ARCHITECTURES, OTHER
 from .checkpoint import Checkpoint
 from .errors import CheckpointError
-from .model_config import LARGEST
 
-SLIDING, FULL = "sliding_attention", "full_attention"  # in `layer_types`
 AGAIN = "Download the checkpoint again"
 # Constants that old versions of transformers saved with a model and new ones compute.
 IGNORED_TENSORS = ("attn.masked_bias",)
@@ -30,6 +28,7 @@ def inspect_model(checkpoint: Checkpoint) -> PreTrainedModel:
     Reads the headers of safetensors only. For a GGUF file, which transformers can only read whole, see `load_model`.
     """
     loaded = _load(checkpoint, use_safetensors=True, device_map="meta", ignore_mismatched_sizes=True)
+    _check_architecture(checkpoint, loaded.model)
     _check_none_missing(checkpoint, loaded)
     for name, found, wanted in sorted(loaded.mismatched):
         problem = f"tensor {name} has the shape {list(found)}, but {checkpoint.metadata_file.name} means {list(wanted)}"
@@ -65,17 +64,9 @@ def sliding_windows(model: PreTrainedModel, checkpoint: Checkpoint) -> tuple[int
     if not ARCHITECTURES.get(type(model).__name__, OTHER).has_window:
         return (None,) * int(config.num_hidden_layers)
     window: int | None = getattr(config, "sliding_window", None)
-    layer_types = (
-        getattr(config, "layer_types", None) or [FULL if window is None else SLIDING] * config.num_hidden_layers
-    )
-    if SLIDING in layer_types and (type(window) is not int or not 1 <= window <= LARGEST):
-        problem = f"sliding_window is {window!r}, not a positive integer up to {LARGEST}"
-        raise CheckpointError(checkpoint.metadata_file, problem, AGAIN)
-    for layer_type in layer_types:
-        if layer_type not in (SLIDING, FULL):
-            problem, remedy = f"layer_types has {layer_type!r}", f"Supported are {SLIDING!r} and {FULL!r}"
-            raise CheckpointError(checkpoint.metadata_file, problem, remedy)
-    return tuple(window if layer_type == SLIDING else None for layer_type in layer_types)
+    kind = windows.FULL if window is None else windows.SLIDING
+    layer_types = getattr(config, "layer_types", None) or [kind] * config.num_hidden_layers
+    return windows.by_layer(layer_types, window, checkpoint.metadata_file)
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerFast:
@@ -109,6 +100,13 @@ def _load(checkpoint: Checkpoint, **options: Any) -> _Loaded:
         raise CheckpointError(checkpoint.metadata_file, problem, AGAIN) from error
     model, report = loaded  # because of output_loading_info
     return _Loaded(model, report["missing_keys"], report["unexpected_keys"], report["mismatched_keys"])
+
+
+def _check_architecture(checkpoint: Checkpoint, model: PreTrainedModel) -> None:
+    """transformers goes by model_type, and all else here by architectures."""
+    if (found := type(model).__name__) not in (named := model.config.architectures or []):
+        problem = f"architectures is {named}, but model_type {model.config.model_type!r} is that of {found}"
+        raise CheckpointError(checkpoint.metadata_file, problem, AGAIN)
 
 
 def _check_none_missing(checkpoint: Checkpoint, loaded: _Loaded) -> None:

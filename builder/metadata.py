@@ -1,5 +1,6 @@
 """What a checkpoint says of itself: its configuration, and its tensors' names and shapes, not their contents."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,13 +20,16 @@ class Metadata:
     """Read in a moment, and before anything is allocated for the model."""
 
     config: dict[str, Any]  # the fields of config.json
-    num_tensors: int
-    num_parameters: int
+    shapes: Mapping[str, tuple[int, ...]]  # of every tensor, by name
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(map(prod, self.shapes.values()))
 
 
 def read(source: Checkpoint) -> Metadata:
     """Of a checkpoint in Hugging Face's layout. Raises CheckpointError for files that are not whole or do not agree."""
-    shapes: dict[str, list[int]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     files: dict[str, Path] = {}
     for file in source.weights:
         for name, shape in _read_header(file).items():
@@ -35,13 +39,13 @@ def read(source: Checkpoint) -> Metadata:
             shapes[name], files[name] = shape, file
     if source.weights[0].name != WEIGHTS_FILE:
         _check_index(source.directory / INDEX_FILE, files)
-    return Metadata(read_json(source.metadata_file), len(shapes), sum(map(prod, shapes.values())))
+    return Metadata(read_json(source.metadata_file), shapes)
 
 
 def check_plausible(metadata: Metadata, config: ModelConfig, file: Path) -> None:
     """Raise CheckpointError for a model larger than its weights, which could exhaust memory before it fails."""
-    if config.num_hidden_layers > metadata.num_tensors:
-        problem = f"num_hidden_layers is {config.num_hidden_layers}, but there are {metadata.num_tensors} tensors"
+    if config.num_hidden_layers > (num_tensors := len(metadata.shapes)):
+        problem = f"num_hidden_layers is {config.num_hidden_layers}, but there are {num_tensors} tensors"
         raise CheckpointError(file, problem, "Download the checkpoint again")
     embedding = config.vocab_size * config.hidden_size
     if embedding > metadata.num_parameters:
@@ -60,14 +64,14 @@ def locate(source: Checkpoint, tensor: str) -> Path:
     return source.weights[0]
 
 
-def _read_header(file: Path) -> dict[str, list[int]]:
+def _read_header(file: Path) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor in a file. The library checks that they fill the file exactly."""
     try:
         with safe_open(file, framework="numpy") as opened:
             names = opened.keys()
             slices = {name: opened.get_slice(name) for name in names}
             dtypes = {name: tensor.get_dtype() for name, tensor in slices.items()}
-            shapes = {name: tensor.get_shape() for name, tensor in slices.items()}
+            shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
     except (OSError, SafetensorError) as error:
         raise CheckpointError(file, f"is not a whole safetensors file ({error})", "Download it again") from error
     for name, dtype in dtypes.items():

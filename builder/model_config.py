@@ -57,7 +57,7 @@ def parse(fields: dict[str, Any], file: Path, *, others: bool = False) -> ModelC
     max_positions = sizes.get("max_position_embeddings")
     limits = [LengthLimit(sizes.name("max_position_embeddings"), max_positions)]
     for length in longrope_lengths(name, fields, file):
-        tokens = max_positions if length is None else _positive(length, ORIGINAL_POSITIONS, file)
+        tokens = max_positions if length is None else positive(length, ORIGINAL_POSITIONS, file)
         limits.append(LengthLimit(ORIGINAL_POSITIONS, tokens))
     return ModelConfig(
         architecture=name,
@@ -108,13 +108,16 @@ def _check_unquantized(fields: dict[str, Any], file: Path) -> None:
 def _check_scales(fields: dict[str, Any], file: Path) -> None:
     """Numbers that every token goes through: zero or infinite ones build an engine whose answers mean nothing."""
     for name in SCALES:
-        value = fields.get(name)
-        if value is None:
-            continue
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise CheckpointError(
-                file, f"{name} is {value!r}, not a positive finite number", "Download the checkpoint again"
-            )
+        if (value := fields.get(name)) is not None:
+            scale(value, name, file)
+
+
+def scale(value: object, name: str, file: Path) -> float:
+    """A factor of a config.json. Raises CheckpointError for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        problem = f"{name} is {value!r}, not a positive finite number"
+        raise CheckpointError(file, problem, "Download the checkpoint again")
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +136,11 @@ class _Sizes:
         value = self.fields.get(self.name(field))
         if value is None and field not in self.architecture.required:
             value = default
-        return _positive(value, self.name(field), self.file)
+        return positive(value, self.name(field), self.file)
 
 
-def _positive(value: object, name: str, file: Path) -> int:
+def positive(value: object, name: str, file: Path) -> int:
+    """A count of a config.json. Raises CheckpointError for what is none."""
     if type(value) is not int or value < 1:
         raise CheckpointError(file, f"{name} is {value!r}, not a positive integer", "Download the checkpoint again")
     if value > LARGEST:

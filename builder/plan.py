@@ -23,6 +23,7 @@ class Plan:
     fields: Mapping[str, Any]  # config.json as it stands
     config: ModelConfig
     num_parameters: int
+    shapes: Mapping[str, tuple[int, ...]]  # of the checkpoint's tensors, by name
     max_seq_len: int
 
     @property
@@ -62,5 +63,6 @@ def make(spec: BuildSpec) -> Plan:
         fields=found.config,
         config=config,
         num_parameters=found.num_parameters,
+        shapes=found.shapes,
         max_seq_len=model_config.resolve_max_seq_len(config, spec.max_seq_len, file),
     )

@@ -99,18 +99,18 @@ class _Build:
     def _describe(self, model: "PreTrainedModel") -> Manifest:
         from . import tokenizer
 
-        directory, validated = self.staging.directory, self.validated
+        directory, text = self.staging.directory, self.validated.text
         with self.progress.stage("manifest"):
             tokens = tokenizer.special_tokens(
-                validated.hf_tokenizer,
-                model.generation_config,
+                text.hf_tokenizer,
+                model.generation_config.eos_token_id,
                 self.plan.config.vocab_size,
                 self.plan.source.generation_file,
             )
-            tokenizer.write(validated.hf_tokenizer, validated.chat_template, directory)
+            tokenizer.write(text.hf_tokenizer, text.chat_template, directory)
             files, versions = self.staging.files(), identity.package_versions(self.plan.spec)
             engine_id = identity.engine_id(self.plan.spec, self.digests)
-            written = describe(self.plan, Built(engine_id, validated.sliding_windows, tokens, files, versions))
+            written = describe(self.plan, Built(engine_id, self.validated.sliding_windows, tokens, files, versions))
             manifest.write(written, directory)
             self.progress.say(f"engine {written.engine_id[:12]}")
         return written
@@ -121,7 +121,7 @@ class _Build:
         spec = self.plan.spec
         lossy = spec.quantization is not None or spec.kv_cache_dtype != "f32"
         with self.progress.stage("verify"):
-            encoding = self.validated.hf_tokenizer.backend_tokenizer.encode(verify.PROMPT)
+            encoding = self.validated.text.hf_tokenizer.backend_tokenizer.encode(verify.PROMPT)
             prompt = encoding.ids[: self.plan.max_seq_len]
             try:
                 agreement = verify.check(engine, model, prompt, lossy=lossy)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformers import GenerationConfig, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from .errors import CheckpointError
 from .manifest import CHAT_TEMPLATE_FILE, TOKENIZER_FILE, Tokens
@@ -46,16 +46,14 @@ def special_texts(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
     return {name: str(text) for name in names if (text := getattr(tokenizer, name)) is not None}
 
 
-def special_tokens(
-    tokenizer: PreTrainedTokenizerFast, generation: GenerationConfig, vocab_size: int, source: Path
-) -> Tokens:
-    """The special tokens. A sequence ends at those that `generate` ends at, and at the tokenizer's own.
+def special_tokens(tokenizer: PreTrainedTokenizerFast, declared: object, vocab_size: int, source: Path) -> Tokens:
+    """The special tokens. A sequence ends at those that are `declared`, an eos_token_id, and at the tokenizer's own.
 
     Raises CheckpointError for an end token that the model does not have; `source` is the file to blame.
     """
-    declared = generation.eos_token_id
-    eos_ids = list(declared) if isinstance(declared, list) else [] if declared is None else [declared]
-    if not all(type(token) is int and 0 <= token < vocab_size for token in eos_ids):
+    ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
+    eos_ids = [token for token in ids if type(token) is int and 0 <= token < vocab_size]
+    if len(eos_ids) < len(ids):
         problem = f"eos_token_id is {declared!r}, not one or more token ids below {vocab_size}"
         raise CheckpointError(source, problem, "Name the tokens that end a text")
     if tokenizer.eos_token_id is not None:

@@ -9,11 +9,18 @@ from .plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Validated:
-    """What the checks have found, for the stages that come."""
+class Text:
+    """How text becomes tokens, and a conversation text."""
 
     hf_tokenizer: PreTrainedTokenizerFast
     chat_template: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What the checks have found, for the stages that come."""
+
+    text: Text
     sliding_windows: tuple[int | None, ...]  # as in the manifest
 
 
@@ -23,18 +30,23 @@ def validate(plan: Plan) -> Validated:
         from . import quantize  # here, since it loads openvino
 
         quantize.check_available()
+    sliding_windows = acting_windows(plan)
+    return Validated(read_text(plan), sliding_windows)
+
+
+def read_text(plan: Plan) -> Text:
+    """Tokenizer and chat template, checked. Raises CheckpointError."""
     source = plan.source
-    sliding_windows = _sliding_windows(plan)
     hf_tokenizer = huggingface.load_tokenizer(source)
     tokenizer.check_fits(hf_tokenizer, plan.config.vocab_size, source.metadata_file)
     chat_template = tokenizer.chat_template(hf_tokenizer, source.template_file)
     if chat_template is not None:
         template.check(chat_template, tokenizer.special_texts(hf_tokenizer), source.template_file)
-    return Validated(hf_tokenizer, chat_template, sliding_windows)
+    return Text(hf_tokenizer, chat_template)
 
 
-def _sliding_windows(plan: Plan) -> tuple[int | None, ...]:
-    """The windows that act within `max_seq_len`."""
+def acting_windows(plan: Plan) -> tuple[int | None, ...]:
+    """The windows that act within `max_seq_len`. Raises CheckpointError, also for tensors that the model has not."""
     if plan.source.gguf_file:
         return ()  # of what is built from GGUF, nothing has a window
     windows = huggingface.sliding_windows(huggingface.inspect_model(plan.source), plan.source)

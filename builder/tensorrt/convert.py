@@ -25,10 +25,11 @@ def weights_file(rank: int) -> str:
 def write_checkpoint(planned: TensorRtPlan, decoder: Decoder, directory: Path, say: Callable[[str], None]) -> None:
     """Write `config.json` and one file a rank, with one tensor in memory at a time. Raises CheckpointError, OSError."""
     dtype = getattr(torch, planned.spec.dtype)
-    with Weights.open(planned.plan.source.weights, dtype) as weights:
-        head = tensors.HEAD if tensors.HEAD in weights else tensors.EMBEDDING
+    with Weights.open(planned.plan.source.weights, planned.stored_names, dtype) as weights:
+        if decoder.has_tied_head:
+            weights.check_tied()
         for rank in planned.ranks:
-            table = tensors.of_rank(decoder, rank, head=head)
+            table = tensors.of_rank(decoder, rank)
             entries = (Entry(tensor.name, dtype, tensor.shape, partial(weights.read, tensor)) for tensor in table)
             scales = _cache_scales(rank) if planned.spec.kv_cache_dtype == "fp8" else ()
             safetensors_file.write(directory / weights_file(rank.index), [*entries, *scales])

@@ -1,5 +1,6 @@
 """What a TensorRT build will make, settled before anything slow starts: without torch, tensorrt_llm or a GPU."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -11,7 +12,7 @@ from jetway.builder.manifest import DTYPE_BYTES
 from jetway.builder.plan import QUANTIZED_BYTES, Plan
 from jetway.builder.spec import BuildSpec
 
-from . import decoder, exclusions, parallel, tensors
+from . import decoder, exclusions, parallel, sources, tensors, windows
 from .build_config import build_config
 from .checkpoint_config import checkpoint_config, mapping, quantization
 from .decoder import FAMILIES, Decoder
@@ -28,6 +29,8 @@ class TensorRtPlan:
 
     plan: Plan
     decoder: Decoder | None  # None: TensorRT-LLM converts this model, or calibrates it
+    stored_names: Mapping[str, str]  # of the decoder's tensors, in the checkpoint
+    sliding_window: int | None  # what the layer sees that sees fewest; None: all, or TensorRT-LLM's conversion knows
     ranks: tuple[Rank, ...]
 
     @property
@@ -72,7 +75,7 @@ class TensorRtPlan:
         matrices = plain if quantization is None else QUANTIZED_BYTES[quantization]
         if self.decoder is None:
             return int(self.plan.num_parameters * matrices / len(self.ranks))
-        table = tensors.of_rank(self.decoder, rank, head=tensors.HEAD)
+        table = tensors.of_rank(self.decoder, rank)
         return int(sum(prod(each.shape) * (matrices if each.is_layer_matrix else plain) for each in table))
 
 
@@ -89,9 +92,12 @@ def make(spec: BuildSpec) -> TensorRtPlan:
     planned = replace(found, spec=settled)
     exclusions.check_conversion(planned.spec)
     parallel.check(spec.tensorrt, planned.config)
+    parsed = _decoder(planned)
     return TensorRtPlan(
         plan=planned,
-        decoder=_decoder(planned),
+        decoder=parsed,
+        stored_names={} if parsed is None else sources.resolve(parsed, planned.shapes, planned.source),
+        sliding_window=windows.shortest_of(planned.config, planned.fields, planned.source.metadata_file),
         ranks=parallel.ranks(spec.tensorrt, planned.config.num_hidden_layers),
     )
 

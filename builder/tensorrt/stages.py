@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jetway.builder import disk, identity, manifest, offline, reuse
-from jetway.builder.checkpoint import CONFIG_FILE
+from jetway.builder.checkpoint import CONFIG_FILE, read_json
 from jetway.builder.describe import Built, describe
-from jetway.builder.errors import OptionError
 from jetway.builder.fields import Fields
 from jetway.builder.manifest import Manifest, TensorRtBuild, Tokens
 from jetway.builder.plan import Plan
 from jetway.builder.progress import Progress
 from jetway.builder.spec import BuildSpec
 from jetway.builder.staging import Staging, staged
+from jetway.builder.windows import shortest
 
-from . import exclusions, plan, preflight, upstream, workers
+from . import exclusions, plan, preflight, upstream, windows, workers
 from .engine_config import check_as_asked
 from .machine import Machine
 from .plan import TensorRtPlan
 from .workers import Job
 
 if TYPE_CHECKING:
-    from jetway.builder.validate import Validated
+    from jetway.builder.validate import Text
 
 CHECKPOINT_DIR = "checkpoint"  # the converted model, in staging; no part of an engine
 
@@ -36,10 +36,8 @@ def convert(spec: BuildSpec, progress: Progress, machine: Machine, *, force: boo
         progress.say(_words(planned))
         reuse.check_free(spec.output_dir, force=force)
     with progress.stage("validate"):
-        offline.enforce()
-        from jetway.builder import huggingface  # here, since it loads torch and transformers
-
-        huggingface.inspect_model(planned.plan.source)
+        if (window := _sliding_window(planned)) is not None:
+            progress.say(f"layers see {window} tokens, so trtllm-build may have no more as --max_seq_len")
     with staged(spec.output_dir) as staging, progress.stage("convert"):
         staging.clear()
         disk.check_room(spec.output_dir, planned.checkpoint_bytes)
@@ -56,6 +54,7 @@ def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool)
     with progress.stage("inspect"):
         planned = plan.make(spec)
         exclusions.check_build(planned.spec, planned.plan.max_seq_len)
+        windows.check(planned.plan, planned.sliding_window)
         progress.say(_words(planned))
     with progress.stage("preflight"):
         preflight.check(planned, machine)
@@ -69,6 +68,7 @@ def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool)
         reuse.check_free(spec.output_dir, force=force)
     with progress.stage("validate"):
         text = _Text.of(planned.plan)
+        windows.check(planned.plan, _sliding_window(planned))
     with staged(spec.output_dir) as staging:
         if force:
             staging.clear()
@@ -82,26 +82,25 @@ def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool)
 class _Text:
     """The tokenizer, checked before hours of work."""
 
-    validated: "Validated"
+    text: "Text"
     tokens: Tokens
 
     def write(self, directory: Path) -> None:
         from jetway.builder import tokenizer
 
-        tokenizer.write(self.validated.hf_tokenizer, self.validated.chat_template, directory)
+        tokenizer.write(self.text.hf_tokenizer, self.text.chat_template, directory)
 
     @classmethod
     def of(cls, planned: Plan) -> "_Text":
-        """Raises CheckpointError, also for tensors that are not as config.json says."""
+        """Raises CheckpointError."""
         offline.enforce()
-        from jetway.builder import huggingface, tokenizer  # here, since they load torch and transformers
-        from jetway.builder.validate import validate
+        from jetway.builder import tokenizer  # here, since they load torch and transformers
+        from jetway.builder.validate import read_text
 
-        validated = validate(planned)
-        _check_windows(planned, validated.sliding_windows)
-        generation = huggingface.inspect_model(planned.source).generation_config
-        vocab_size, source = planned.config.vocab_size, planned.source.generation_file
-        return cls(validated, tokenizer.special_tokens(validated.hf_tokenizer, generation, vocab_size, source))
+        text, source = read_text(planned), planned.source.generation_file
+        declared = read_json(source).get("eos_token_id")
+        tokens = tokenizer.special_tokens(text.hf_tokenizer, declared, planned.config.vocab_size, source)
+        return cls(text, tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +188,14 @@ def _mark(config_file: Path) -> None:
     config_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def _check_windows(planned: Plan, windows: tuple[int | None, ...]) -> None:
-    acting = [window for window in windows if window is not None]
-    if acting:
-        raise OptionError(
-            f"--max-seq-len {planned.max_seq_len}: {planned.source.metadata_file} has layers that see {min(acting)} "
-            "tokens, and a TensorRT engine's layers see all. Pass no more than that, or --engine openvino."
-        )
+def _sliding_window(planned: TensorRtPlan) -> int | None:
+    """What the layer sees that sees fewest tokens. Raises CheckpointError for tensors that are not as config.json says."""
+    if planned.decoder is not None:
+        return planned.sliding_window
+    offline.enforce()
+    from jetway.builder.validate import acting_windows  # here, since it loads torch and transformers
+
+    return shortest(acting_windows(planned.plan))
 
 
 def _words(planned: TensorRtPlan) -> str:

@@ -22,6 +22,10 @@ class Part(NamedTuple):
     rows: range
     columns: range | None  # None: a vector, which has rows only
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.rows),) if self.columns is None else (len(self.rows), len(self.columns))
+
 
 @dataclass(frozen=True, slots=True)
 class RankTensor:
@@ -34,8 +38,7 @@ class RankTensor:
     @property
     def shape(self) -> tuple[int, ...]:
         num_rows = sum(len(part.rows) for part in self.parts) + self.num_padding_rows
-        columns = self.parts[0].columns
-        return (num_rows,) if columns is None else (num_rows, len(columns))
+        return (num_rows, *self.parts[0].shape[1:])
 
     @property
     def is_layer_matrix(self) -> bool:
@@ -43,8 +46,8 @@ class RankTensor:
         return self.name.startswith(LAYERS) and len(self.shape) == 2
 
 
-def of_rank(decoder: Decoder, rank: Rank, *, head: str) -> Iterator[RankTensor]:
-    """All of a rank's tensors. `head` is the checkpoint's tensor of the output head: EMBEDDING where both are one."""
+def of_rank(decoder: Decoder, rank: Rank) -> Iterator[RankTensor]:
+    """All of a rank's tensors, of parts by the names that an untied model in transformers has for them."""
     config = decoder.config
     vocab, hidden = range(config.vocab_size), range(config.hidden_size)
     if rank.is_first_stage:
@@ -55,7 +58,7 @@ def of_rank(decoder: Decoder, rank: Rank, *, head: str) -> Iterator[RankTensor]:
         yield RankTensor("transformer.ln_f.weight", (Part("model.norm.weight", hidden, None),))
         each = -(-config.vocab_size // rank.tp_size)
         rows = vocab[rank.tp_rank * each : (rank.tp_rank + 1) * each]
-        yield RankTensor("lm_head.weight", (Part(head, rows, hidden),), num_padding_rows=each - len(rows))
+        yield RankTensor("lm_head.weight", (Part(HEAD, rows, hidden),), num_padding_rows=each - len(rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,12 @@ def sharded_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
             id="unknown-activation",
         ),
         pytest.param(
+            with_config(architectures=["Gemma2ForCausalLM"], head_dim=16, attn_logit_softcapping=None),
+            "validate",
+            "config.json: architectures is ['Gemma2ForCausalLM'], but model_type 'llama' is that of LlamaForCausalLM.",
+            id="two-architectures",
+        ),
+        pytest.param(
             with_config(rms_norm_eps="small"),
             "inspect",
             "config.json: rms_norm_eps is 'small', not a positive finite number.",

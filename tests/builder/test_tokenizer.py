@@ -5,7 +5,7 @@ from pathlib import Path
 import jinja2.sandbox
 import pytest
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from jetway.builder import tokenizer
 from jetway.builder.errors import CheckpointError
@@ -98,8 +98,7 @@ def test_special_texts(tiny_checkpoint: Path) -> None:
 def test_end_tokens_of_model_and_tokenizer(
     tiny_checkpoint: Path, declared: int | list[int] | None, eos_ids: tuple[int, ...]
 ) -> None:
-    generation = GenerationConfig(eos_token_id=declared)  # type: ignore[no-untyped-call]  # transformers leaves it so
-    tokens = tokenizer.special_tokens(load(tiny_checkpoint), generation, 300, FILE)
+    tokens = tokenizer.special_tokens(load(tiny_checkpoint), declared, 300, FILE)
     assert tokens == Tokens(
         eos_ids=eos_ids, bos="<|im_start|>", eos="<|im_end|>", unk="<|endoftext|>", pad="<|im_end|>"
     )
@@ -107,8 +106,7 @@ def test_end_tokens_of_model_and_tokenizer(
 
 @pytest.mark.parametrize("declared", ["x", 1.5, -1, True, 300, [2, 300], {"a": 2}])
 def test_end_tokens_that_are_none_are_refused(tiny_checkpoint: Path, declared: object) -> None:
-    generation = GenerationConfig(eos_token_id=declared)  # type: ignore[no-untyped-call]  # transformers leaves it so
     with pytest.raises(CheckpointError) as refused:
-        tokenizer.special_tokens(load(tiny_checkpoint), generation, 300, FILE)
+        tokenizer.special_tokens(load(tiny_checkpoint), declared, 300, FILE)
     problem = f"eos_token_id is {declared!r}, not one or more token ids below 300"
     assert str(refused.value) == f"{FILE}: {problem}. Name the tokens that end a text."

@@ -87,12 +87,17 @@ def test_gguf_is_refused(tiny_checkpoint: Path, tmp_path: Path) -> None:
     ("fields", "problem"),
     [
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu', not 'silu'. Build this model with --engine openvino."),
+        ({"rms_norm_eps": None}, "rms_norm_eps is None, not a positive finite number. Download the checkpoint again."),
+        (
+            {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "seq_length": -5},
+            "seq_length is -5, not a positive integer. Download the checkpoint again.",
+        ),
         (
             {"intermediate_size": 0},
             "intermediate_size is 0, not a positive integer. Download the checkpoint again.",
         ),
         (
-            {"architectures": ["Qwen3ForCausalLM"], "head_dim": 16, "attention_bias": True},
+            {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16, "attention_bias": True},
             (
                 "attention_bias is true, which TensorRT-LLM's Qwen3 does not have. Build this model with --engine "
                 "openvino."
@@ -168,6 +173,17 @@ def test_dry_run_says_what_cannot_be_built(tiny_checkpoint: Path, capsys: pytest
     assert "--kv-cache-dtype fp8: needs fp8 weights for paged-context FMHA" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("flags", "status"), [([], 2), (["--max-seq-len", "100"], 0), (["--convert-only"], 0)])
+def test_dry_run_knows_windows(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], flags: list[str], status: int
+) -> None:
+    with_config(architectures=["MistralForCausalLM"], model_type="mistral", sliding_window=100)(checkpoint)
+    command = ["--model-dir", str(checkpoint), "--output-dir", "none", "--engine", "tensorrt", "--dry-run"]
+    assert main([*command, *flags]) == status
+    shown = capsys.readouterr()
+    assert "has layers that see 100 tokens" in shown.err or json.loads(shown.out)["sliding_window"] == 100
+
+
 def test_dry_run_of_a_conversion_says_nothing_of_a_build(
     tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +192,8 @@ def test_dry_run_of_a_conversion_says_nothing_of_a_build(
     assert main(["--model-dir", str(tiny_checkpoint), "--output-dir", "none", *flags, "--dry-run"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["checkpoint_config"]["quantization"] == {"quant_algo": None, "kv_cache_quant_algo": "INT8"}
-    assert set(document) == {"tensorrt_llm", "converted_by", "checkpoint_config", "ranks", "checkpoint_bytes"}
+    conversion = ["tensorrt_llm", "converted_by", "checkpoint_config", "sliding_window", "ranks", "checkpoint_bytes"]
+    assert list(document) == conversion
 
 
 ISOLATED = """

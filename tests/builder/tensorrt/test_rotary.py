@@ -60,9 +60,48 @@ def test_parse(fields: dict[str, Any], base: float, scaling: dict[str, Any] | No
             {"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7}},
             "its yarn has mscale, which Jetway does not convert",
         ),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
+            "has a rotary embedding for full_attention, and another for other layers, which Jetway does not convert",
+        ),
     ],
 )
 def test_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(CheckpointError) as refused:
         parse_rotary(CONFIG, fields, FILE)
     assert str(refused.value) == f"model/config.json: {problem}. Build it with --engine openvino."
+
+
+@pytest.mark.parametrize("base", [0, -1.0, float("nan"), float("inf"), None, "10000", True])
+def test_a_base_that_is_none(base: object) -> None:
+    for fields in ({"rope_parameters": {"rope_theta": base}}, {"rope_theta": base}):
+        with pytest.raises(CheckpointError, match="rope_theta is .*, not a positive finite number"):
+            parse_rotary(CONFIG, fields, FILE)
+
+
+@pytest.mark.parametrize("factor", [0, -8.0, float("nan"), None, "2"])
+@pytest.mark.parametrize(
+    ("rope_type", "name"),
+    [
+        ("linear", "factor"),
+        ("llama3", "factor"),
+        ("llama3", "low_freq_factor"),
+        ("llama3", "original_max_position_embeddings"),
+        ("yarn", "factor"),
+    ],
+)
+def test_a_factor_that_is_none(rope_type: str, name: str, factor: object) -> None:
+    fields = {"rope_scaling": {**LLAMA3, "rope_type": rope_type, name: factor}}
+    with pytest.raises(CheckpointError, match=f"{rope_type}'s {name} is .*, not a positive finite number"):
+        parse_rotary(CONFIG, fields, FILE)
+
+
+def test_frequencies_of_llama3_that_do_not_part() -> None:
+    fields = {"rope_scaling": {**LLAMA3, "rope_type": "llama3", "high_freq_factor": 1.0}}
+    with pytest.raises(CheckpointError, match="low_freq_factor is 1.0, not below its high_freq_factor 1.0"):
+        parse_rotary(CONFIG, fields, FILE)
+
+
+def test_what_transformers_does_not_read_is_not_handed_on() -> None:
+    fields = {"rope_scaling": {"type": "linear", "factor": 2.0, "finetuned": float("nan")}}
+    assert parse_rotary(CONFIG, fields, FILE).scaling == {"type": "linear", "rope_type": "linear", "factor": 2.0}
