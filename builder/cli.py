@@ -43,10 +43,10 @@ def _build(spec: BuildSpec, arguments: argparse.Namespace) -> None:
         from .tensorrt import stages as tensorrt
 
         if arguments.convert_only:
-            tensorrt.convert(spec, progress, machine.inspect(), force=force)
+            tensorrt.convert(spec, progress, machine.inspect, force=force)
             print(f"Build it with trtllm-build --checkpoint_dir {spec.output_dir}, or leave --convert-only out")
         else:
-            tensorrt.build(spec, progress, machine.inspect(), force=force)
+            tensorrt.build(spec, progress, machine.inspect, force=force)
             print(f"The engine is in {spec.output_dir}; this version of jetway serve does not load it yet")
         return
     from .stages import build

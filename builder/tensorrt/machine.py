@@ -1,6 +1,7 @@
 """What a machine has for building TensorRT engines, asked without loading any of it."""
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from importlib import metadata
@@ -9,6 +10,8 @@ from typing import NamedTuple
 TENSORRT_LLM_VERSION = "1.2.1"  # the last stable one with engines
 PACKAGES = ("tensorrt_llm", "tensorrt")
 _QUERY = "uuid,name,compute_cap,driver_version,memory.free"
+_UUID = "GPU-"
+_LINE = re.compile(rf"({_UUID}[^,]+), (.+), (\d+)\.(\d+), (\d[\d.]*), ([^,]+)")
 _TIMEOUT_S = 60.0
 
 
@@ -29,6 +32,7 @@ class Machine:
     gpus: tuple[Gpu, ...]
     versions: dict[str, str]  # of PACKAGES that are installed
     available_bytes: int  # of main memory
+    complaints: tuple[str, ...] = ()  # why a GPU that might be there is not in `gpus`
 
     @property
     def compute_capability(self) -> str:
@@ -38,9 +42,17 @@ class Machine:
 
 
 def inspect() -> Machine:
-    """This machine."""
-    available_bytes = _available_bytes()
-    return Machine(gpus=_visible(_gpus(available_bytes)), versions=installed(PACKAGES), available_bytes=available_bytes)
+    """This machine. Asks the driver, which may take a while to answer."""
+    available_bytes, lines = _available_bytes(), _ask_driver()
+    gpus = tuple(gpu for line in lines if (gpu := parse_gpu(line, available_bytes)))
+    complaints = [f"nvidia-smi says: {line}" for line in lines if parse_gpu(line, available_bytes) is None]
+    visible = _visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return Machine(
+        gpus=visible.gpus,
+        versions=installed(PACKAGES),
+        available_bytes=available_bytes,
+        complaints=(*complaints, *visible.complaints),
+    )
 
 
 def installed(packages: tuple[str, ...]) -> dict[str, str]:
@@ -55,30 +67,50 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _gpus(available_bytes: int) -> tuple[Gpu, ...]:
+def _ask_driver() -> list[str]:
+    """A line for each GPU, or why there is none."""
     command = ["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()  # no driver, or none that answers
-    return tuple(parse_gpu(line, available_bytes) for line in asked.stdout.splitlines() if line.strip())
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except OSError:
+        return []  # no driver
+    except subprocess.TimeoutExpired:
+        return [f"nothing within {_TIMEOUT_S:.0f} s"]
+    return [line.strip() for line in asked.stdout.splitlines() if line.strip()]
 
 
-def parse_gpu(line: str, available_bytes: int) -> Gpu:
-    """One line of nvidia-smi's answer, its memory in MiB; a GPU that has none of its own, "[N/A]", has the machine's."""
-    uuid, name, capability, driver_version, free_mib = (field.strip() for field in line.split(","))
-    major, minor = capability.split(".")
+def parse_gpu(line: str, available_bytes: int) -> Gpu | None:
+    """One line of nvidia-smi's answer, its memory in MiB; None: it is of no GPU that a build could use.
+
+    A GPU that has no memory of its own, "[N/A]", has the machine's.
+    """
+    if (match := _LINE.fullmatch(line)) is None:
+        return None
+    uuid, name, major, minor, driver_version, free_mib = match.groups()
     free_bytes = int(free_mib) << 20 if free_mib.isdecimal() else available_bytes
     return Gpu(uuid, name, (int(major), int(minor)), driver_version, free_bytes)
 
 
-def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Those that CUDA_VISIBLE_DEVICES leaves, by number or UUID, in its order."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+class _Visible(NamedTuple):
+    gpus: tuple[Gpu, ...]
+    complaints: tuple[str, ...]
+
+
+def _visible(gpus: tuple[Gpu, ...], named: str | None) -> _Visible:
+    """Those that CUDA_VISIBLE_DEVICES leaves, by number or the beginning of a UUID, in its order, as CUDA has it."""
     if named is None:
-        return gpus
-    known = {name: gpu for index, gpu in enumerate(gpus) for name in (str(index), gpu.uuid)}
-    return tuple(known[name] for name in map(str.strip, named.split(",")) if name in known)
+        return _Visible(gpus, ())
+    chosen: list[Gpu] = []
+    for name in filter(None, map(str.strip, named.split(","))):
+        known = [gpu for index, gpu in enumerate(gpus) if name == str(index) or _begins(gpu.uuid, name)]
+        if len(known) != 1:  # CUDA sees no more either
+            return _Visible(tuple(chosen), (f"CUDA_VISIBLE_DEVICES names {name}, which nvidia-smi does not show",))
+        chosen += known
+    return _Visible(tuple(chosen), ())
+
+
+def _begins(uuid: str, name: str) -> bool:
+    return name.startswith(_UUID) and uuid.startswith(name)
 
 
 def _available_bytes() -> int:

@@ -52,7 +52,8 @@ def _packages(machine: Machine) -> Iterator[str]:
 
 def _gpus(planned: TensorRtPlan, machine: Machine) -> Iterator[str]:
     if not machine.gpus:
-        yield "nvidia-smi shows no GPU. Install NVIDIA's driver, or build on a machine that has one."
+        why = f" ({'; '.join(machine.complaints)})" if machine.complaints else ""
+        yield f"nvidia-smi shows no GPU{why}. Install NVIDIA's driver, or build on a machine that has one."
         return
     if len({gpu.compute_capability for gpu in machine.gpus}) > 1:
         names = ", ".join(gpu.name for gpu in machine.gpus)

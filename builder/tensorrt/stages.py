@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 CHECKPOINT_DIR = "checkpoint"  # the converted model, in staging; no part of an engine
 
 
-def convert(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool) -> None:
-    """A TensorRT-LLM checkpoint in `spec.output_dir`, for `trtllm-build`. Raises BuildError; then nothing has changed."""
+def convert(spec: BuildSpec, progress: Progress, inspect: Callable[[], Machine], *, force: bool) -> None:
+    """A TensorRT-LLM checkpoint in `spec.output_dir`, for `trtllm-build`. Raises BuildError; then nothing has changed.
+
+    Only where TensorRT-LLM converts the model does it ask for the machine.
+    """
     with progress.stage("inspect"):
         planned = plan.make(spec)
         progress.say(_words(planned))
@@ -41,11 +44,11 @@ def convert(spec: BuildSpec, progress: Progress, machine: Machine, *, force: boo
     with staged(spec.output_dir) as staging, progress.stage("convert"):
         staging.clear()
         disk.check_room(spec.output_dir, planned.checkpoint_bytes)
-        _convert(planned, staging.directory, machine, progress.say)
+        _convert(planned, staging.directory, inspect, progress.say)
         _mark(staging.directory / CONFIG_FILE)
 
 
-def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool) -> Manifest:
+def build(spec: BuildSpec, progress: Progress, inspect: Callable[[], Machine], *, force: bool) -> Manifest:
     """The engines of all ranks in `spec.output_dir`: those that stand there if they are of `spec`, else new ones.
 
     Raises BuildError; then, and when interrupted, nothing has changed, but that a finished conversion is kept for the
@@ -57,6 +60,7 @@ def build(spec: BuildSpec, progress: Progress, machine: Machine, *, force: bool)
         windows.check(planned.plan, planned.sliding_window)
         progress.say(_words(planned))
     with progress.stage("preflight"):
+        machine = inspect()
         preflight.check(planned, machine)
         progress.say(f"{len(preflight.gpus_used(planned, machine))} of {len(planned.ranks)} ranks at a time")
         digests = planned.plan.source.digests()
@@ -121,7 +125,7 @@ class _Build:
             self.staging.clear()
             directory = self.staging.directory / CHECKPOINT_DIR
             directory.mkdir()
-            _convert(self.plan, directory, self.machine, self.progress.say)
+            _convert(self.plan, directory, lambda: self.machine, self.progress.say)
             self.staging.keep(conversion)
 
     def build(self) -> None:
@@ -168,13 +172,16 @@ class _Build:
         )
 
 
-def _convert(planned: TensorRtPlan, directory: Path, machine: Machine, say: Callable[[str], None]) -> None:
+def _convert(
+    planned: TensorRtPlan, directory: Path, inspect: Callable[[], Machine], say: Callable[[str], None]
+) -> None:
     """Write a TensorRT-LLM checkpoint into `directory`: Jetway's conversion where it has one, else TensorRT-LLM's."""
     if planned.decoder is not None:
         from .convert import write_checkpoint  # here, since it loads torch
 
         write_checkpoint(planned, planned.decoder, directory, say)
         return
+    machine = inspect()
     preflight.check_conversion(planned, machine)
     upstream.check_no_code(planned)
     jobs = upstream.jobs(planned, str(directory.absolute()))

@@ -69,6 +69,14 @@ def test_enough(tiny_checkpoint: Path, machine: dict[str, Any], options: dict[st
             "nvidia-smi shows no GPU. Install NVIDIA's driver, or build on a machine that has one.",
         ),
         (
+            {"gpus": (), "complaints": ("nvidia-smi says: No devices were found",)},
+            {},
+            (
+                "nvidia-smi shows no GPU (nvidia-smi says: No devices were found). Install NVIDIA's driver, or build on "
+                "a machine that has one."
+            ),
+        ),
+        (
             {"gpus": (H100, H100._replace(name="NVIDIA L4", compute_capability=(8, 9)))},
             {},
             (

@@ -15,6 +15,7 @@ from jetway.builder.manifest import Manifest, TensorRtBuild
 from jetway.builder.progress import Progress
 from jetway.builder.spec import BuildSpec
 from jetway.builder.tensorrt import stages, workers
+from jetway.builder.tensorrt.machine import Machine
 from tests.builder.tensorrt.conversions import make_spec
 from tests.builder.tensorrt.machines import make_machine
 from tests.support.checkpoints import make_checkpoint
@@ -44,7 +45,7 @@ def spec_of(checkpoint: Path, output: Path, **options: Any) -> BuildSpec:
 
 
 def build(spec: BuildSpec, screen: Screen | None = None, *, force: bool = False) -> Manifest:
-    return stages.build(spec, Progress((screen or Screen()).write), MACHINE, force=force)
+    return stages.build(spec, Progress((screen or Screen()).write), lambda: MACHINE, force=force)
 
 
 def test_build_writes_a_whole_engine(plain_checkpoint: Path, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_same_inputs_reuse_the_engine(plain_checkpoint: Path, tmp_path: Path) ->
     assert screen.stages() == ["inspect", "preflight"]
     elsewhere = make_machine(versions=MACHINE.versions | {"tensorrt": "10.14.2"})
     with pytest.raises(OutputError, match="holds another engine"):
-        stages.build(spec, Progress(Screen().write), elsewhere, force=False)
+        stages.build(spec, Progress(Screen().write), lambda: elsewhere, force=False)
     with pytest.raises(OutputError, match="holds another engine"):
         build(spec_of(plain_checkpoint, tmp_path / "tiny", multiple_profiles=True))
 
@@ -162,16 +163,20 @@ def test_an_import_that_hangs_is_ended(plain_checkpoint: Path, tmp_path: Path, m
     assert "as happens where MPI cannot start. Try: " in failed_build(spec_of(plain_checkpoint, tmp_path / "tiny"))
 
 
+def unasked() -> Machine:
+    raise AssertionError("a conversion of Jetway's own needs no GPU")
+
+
 def test_conversion_alone(plain_checkpoint: Path, tmp_path: Path) -> None:
     output = tmp_path / "ranks"
     spec, screen = spec_of(plain_checkpoint, output, tp_size=2), Screen()
-    stages.convert(spec, Progress(screen.write), make_machine(gpus=(), versions={}), force=False)
+    stages.convert(spec, Progress(screen.write), unasked, force=False)
     assert screen.stages() == ["inspect", "validate", "convert"]
     assert sorted(path.name for path in output.iterdir()) == ["config.json", "rank0.safetensors", "rank1.safetensors"]
     assert list(tmp_path.iterdir()) == [output]
     with pytest.raises(OutputError, match="Pass --force"):
-        stages.convert(spec, Progress(screen.write), MACHINE, force=False)
-    stages.convert(spec, Progress(screen.write), MACHINE, force=True)
+        stages.convert(spec, Progress(screen.write), lambda: MACHINE, force=False)
+    stages.convert(spec, Progress(screen.write), lambda: MACHINE, force=True)
     assert load_file(output / "rank1.safetensors")["lm_head.weight"].shape == (150, 64)
 
 
@@ -179,7 +184,7 @@ def test_other_architectures_are_converted_by_tensorrt_llm(tmp_path: Path) -> No
     source = make_checkpoint(tmp_path / "source", "GPT2LMHeadModel", {}, chat_template=None)
     output = tmp_path / "ranks"
     spec = spec_of(source, output, tp_size=2, dtype="float16", quantization="int8")
-    stages.convert(spec, Progress(Screen().write), MACHINE, force=False)
+    stages.convert(spec, Progress(Screen().write), lambda: MACHINE, force=False)
     assert sorted(path.name for path in output.iterdir()) == ["config.json", "rank0.safetensors", "rank1.safetensors"]
     config = json.loads((output / "config.json").read_text())
     assert config["mapping"] == {"world_size": 2, "tp_size": 2, "pp_size": 1}
@@ -189,7 +194,7 @@ def test_other_architectures_are_converted_by_tensorrt_llm(tmp_path: Path) -> No
 def test_scales_are_measured_by_tensorrt_llm(plain_checkpoint: Path, tmp_path: Path) -> None:
     output, texts = tmp_path / "ranks", tmp_path / "texts"
     spec = spec_of(plain_checkpoint, output, quantization="fp8", kv_cache_dtype="fp8", calib_dataset=texts)
-    stages.convert(spec, Progress(Screen().write), MACHINE, force=False)
+    stages.convert(spec, Progress(Screen().write), lambda: MACHINE, force=False)
     config = json.loads((output / "config.json").read_text())
     assert config["quantization"] == {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
     assert f"measures on {texts} with GPU-a" in (tmp_path / "ranks.logs" / "convert.log").read_text()
@@ -199,13 +204,13 @@ def test_a_checkpoints_code_is_not_handed_on(tmp_path: Path) -> None:
     source = make_checkpoint(tmp_path / "source", "GPT2LMHeadModel", {}, chat_template=None)
     (source / "modeling.py").write_text("raise SystemExit")
     with pytest.raises(CheckpointError, match=r"modeling\.py: is code, which TensorRT-LLM's conversion may run"):
-        stages.convert(spec_of(source, tmp_path / "ranks"), Progress(Screen().write), MACHINE, force=False)
+        stages.convert(spec_of(source, tmp_path / "ranks"), Progress(Screen().write), lambda: MACHINE, force=False)
 
 
 def test_an_architecture_that_tensorrt_llm_does_not_know(tmp_path: Path) -> None:
     source = make_checkpoint(tmp_path / "source", "PhiForCausalLM", {}, chat_template=None)
     with pytest.raises(ConversionError, match=r"TensorRT-LLM has no PhiForCausalLM\. Build this model with"):
-        stages.convert(spec_of(source, tmp_path / "ranks"), Progress(Screen().write), MACHINE, force=False)
+        stages.convert(spec_of(source, tmp_path / "ranks"), Progress(Screen().write), lambda: MACHINE, force=False)
 
 
 def test_windows_that_act_are_refused(tmp_path: Path) -> None:
