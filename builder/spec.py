@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import OptionError
-from .tensorrt.engine_config import is_power_of_two
 from .tensorrt.options import TensorRtOptions
+from .tensorrt.served import is_power_of_two
 
 ENGINE = "openvino"
 TOKENS_PER_BLOCK = 32  # the only block size of OpenVINO's paged attention on CPU

@@ -9,7 +9,7 @@ from jetway.builder.errors import OptionError
 from jetway.builder.spec import BuildSpec
 
 from .build_config import WEIGHT_ONLY
-from .engine_config import is_block_table_indexable
+from .served import is_block_table_indexable
 
 PAGED_CONTEXT = "paged-context FMHA, without which Jetway does not serve an engine"
 ELSEWHERE = "or build it for another server: --convert-only, then trtllm-build"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from jetway.builder import disk, identity, manifest, offline, reuse
 from jetway.builder.checkpoint import CONFIG_FILE, read_json
 from jetway.builder.describe import Built, describe
+from jetway.builder.errors import ConversionError
 from jetway.builder.fields import Fields
-from jetway.builder.manifest import Manifest, TensorRtBuild, Tokens
+from jetway.builder.manifest import Manifest, ManifestError, TensorRtBuild, Tokens
 from jetway.builder.plan import Plan
 from jetway.builder.progress import Progress
 from jetway.builder.spec import BuildSpec
@@ -150,7 +152,7 @@ class _Build:
     def describe(self, engine_id: str, text: _Text) -> Manifest:
         """Write the tokenizer and the manifest."""
         spec, directory = self.plan.spec, self.staging.directory
-        with self.progress.stage("manifest"):
+        with self.progress.stage("manifest"), _as_conversion_error():
             self.staging.drop(CHECKPOINT_DIR)
             text.write(directory)
             files = {name: size for name, size in self.staging.files().items() if name != CONFIG_FILE}
@@ -170,6 +172,15 @@ class _Build:
             pp_size=options.pp_size,
             logits_dtype=Fields(self.staging.directory / CONFIG_FILE).text("pretrained_config.logits_dtype"),
         )
+
+
+@contextmanager
+def _as_conversion_error() -> Iterator[None]:
+    """Of a config.json that TensorRT-LLM wrote otherwise than it was asked."""
+    try:
+        yield
+    except ManifestError as error:
+        raise ConversionError(str(error)) from error
 
 
 def _convert(

@@ -3,7 +3,7 @@
 contracts/tensorrt-llm.md section 3.1, for one beam, no draft, no LoRA and no pipeline. Nothing of it has run on a GPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,9 @@ INPUTS = {
     "all_reduce_workspace": TensorSpec("int64", ("workspace",)),
 }
 
+# What an engine may do without; which of them it has is a matter of its version and its ranks.
+OPTIONAL = ("position_ids", "host_runtime_perf_knobs", "host_context_progress", "all_reduce_workspace")
+
 
 def on_host(name: str) -> bool:
     """Whether the plugin reads this input on the CPU: the engine itself calls every input a device tensor."""
@@ -64,31 +67,39 @@ class EnginePort:
     is_input: bool
 
 
-def input_names(ports: Sequence[EnginePort], *, num_layers: int) -> list[str]:
-    """The inputs that an engine asks for. Raises ConfigError unless it can be run by what INPUTS holds."""
+def input_names(ports: Sequence[EnginePort], sizes: Mapping[str, int]) -> list[str]:
+    """The inputs that an engine asks for. Raises ConfigError unless it can be run by what INPUTS holds.
+
+    `sizes` are those of the dimensions that no step decides.
+    """
     for port in ports:
         if port.is_input:
-            _check_input(port, num_layers)
-    outputs = {port.name: port for port in ports if not port.is_input}
-    if LOGITS not in outputs or outputs[LOGITS].dtype not in LOGITS_DTYPES:
-        given = ", ".join(f"{port.name} {port.dtype}" for port in outputs.values())
-        raise ConfigError(f"the engine must put out logits in {' or '.join(LOGITS_DTYPES)}; it puts out {given}")
+            _check_input(port, sizes)
+    _check_outputs([port for port in ports if not port.is_input])
     names = [port.name for port in ports if port.is_input]
     if ROW_ENDS not in names:
         raise ConfigError(
             f"the engine does not ask for {ROW_ENDS}; its logits are of all tokens, not one row a sequence"
         )
+    if absent := [name for name in INPUTS if name not in (*names, *OPTIONAL)]:
+        raise ConfigError(f"the engine does not ask for {absent[0]}, as one with a paged cache and packed input does")
     return names
 
 
-def _check_input(port: EnginePort, num_layers: int) -> None:
+def _check_outputs(outputs: Sequence[EnginePort]) -> None:
+    given = ", ".join(f"{port.name} {port.dtype}" for port in outputs)
+    if [port.name for port in outputs] != [LOGITS] or outputs[0].dtype not in LOGITS_DTYPES:
+        raise ConfigError(f"the engine must put out logits in {' or '.join(LOGITS_DTYPES)}; it puts out {given}")
+
+
+def _check_input(port: EnginePort, sizes: Mapping[str, int]) -> None:
     declared = f"the engine asks for {port.name}, {port.dtype}{list(port.shape)}"
     spec = INPUTS.get(port.name)
     if spec is None:
         raise ConfigError(f"{declared}, which Jetway does not know; build it with build-engine, without LoRA or drafts")
     if port.dtype != spec.dtype:
         raise ConfigError(f"{declared}; Jetway binds it as {spec.dtype}")
-    dims = [num_layers if dim == "layers" else dim for dim in spec.dims]
+    dims = [dim if isinstance(dim, int) else sizes.get(dim, dim) for dim in spec.dims]
     fits = len(port.shape) == len(dims) and all(
         size in (-1, dim) for size, dim in zip(port.shape, dims, strict=True) if isinstance(dim, int)
     )

@@ -25,6 +25,7 @@ def make_document(changes: Mapping[str, object] | None = None) -> Document:
             "max_position_embeddings": 8192,
             "rotary_base": 500000.0,
             "mapping": {"world_size": 2, "tp_size": 2, "pp_size": 1, "gpus_per_node": 8},
+            "quantization": {"quant_algo": None, "kv_cache_quant_algo": None},
         },
         "build_config": {
             "max_batch_size": 64,
@@ -34,6 +35,8 @@ def make_document(changes: Mapping[str, object] | None = None) -> Document:
             "kv_cache_type": "PAGED",
             "gather_context_logits": False,
             "weight_streaming": False,
+            "use_refit": False,
+            "use_strip_plan": False,
             "plugin_config": {
                 "gpt_attention_plugin": "auto",
                 "gemm_plugin": "auto",
@@ -41,6 +44,7 @@ def make_document(changes: Mapping[str, object] | None = None) -> Document:
                 "tokens_per_block": 32,
                 "use_paged_context_fmha": True,
                 "manage_weights": False,
+                "streamingllm": False,
             },
         },
         "jetway": {
@@ -66,6 +70,7 @@ def pipelined(num_stages: int) -> dict[str, object]:
     """The changes that give every one of two tensor-parallel ranks so many stages."""
     return {
         "pretrained_config.mapping.pp_size": num_stages,
+        "pretrained_config.mapping.world_size": 2 * num_stages,
         "jetway.files": {f"rank{rank}.engine": 4 for rank in range(2 * num_stages)},
     }
 

@@ -22,6 +22,7 @@ def test_read(tmp_path: Path) -> None:
         "pretrained_config.num_hidden_layers": 5,
         "pretrained_config.num_key_value_heads": 6,
         "jetway.kv_cache_dtype": "fp8",
+        "pretrained_config.quantization.kv_cache_quant_algo": "FP8",
     }
     engine = manifest.read(write_document(make_document(changes), tmp_path))
     assert engine.tensorrt == TensorRtBuild(
@@ -62,6 +63,30 @@ def test_write_keeps_what_tensorrt_llm_wrote(tmp_path: Path) -> None:
         (f"{PLUGINS}.manage_weights", True, "is True; the weights must be inside the engine"),
         ("build_config.weight_streaming", True, "is True; the weights must be inside the engine"),
         ("build_config.gather_context_logits", True, "is True; steps have one row of logits a sequence"),
+        ("build_config.use_strip_plan", True, "is True; the weights must be inside the engine"),
+        ("build_config.use_refit", True, "is True; the weights must be inside the engine"),
+        ("build_config.max_beam_width", 4, "is 4; steps have one beam"),
+        ("build_config.max_draft_len", 5, "is 5; steps have no drafts"),
+        ("build_config.max_prompt_embedding_table_size", 8, "is 8; steps have no prompt embeddings"),
+        (f"{PLUGINS}.lora_plugin", "auto", "is 'auto'; steps have no LoRA weights"),
+        (f"{PLUGINS}.streamingllm", True, "is True; a cache with sink tokens excludes paged context"),
+        (f"{PLUGINS}.gpt_attention_plugin", False, "is False; steps need this plugin"),
+        ("jetway.sliding_windows", [4096] * 32, f"is {[4096] * 32}; a TensorRT engine's layers see all tokens"),
+        ("pretrained_config.logits_dtype", "bfloat16", "is 'bfloat16'; this version knows float32, float16"),
+        ("pretrained_config.mapping.world_size", 8, "is 8; tp_size 2 and pp_size 1 mean 2"),
+        ("pretrained_config.mapping.cp_size", 2, "is 2; steps are not split by their tokens"),
+        ("pretrained_config.num_attention_heads", 31, "is 31; tp_size 2 does not divide it"),
+        (
+            "pretrained_config.num_key_value_heads",
+            3,
+            "is 3; it neither divides tp_size 2 nor is divided by it",
+        ),
+        ("pretrained_config.quantization.kv_cache_quant_algo", "INT8", "is 'INT8'; it excludes paged context"),
+        (
+            "jetway.kv_cache_dtype",
+            "u8",
+            "is 'u8'; pretrained_config.quantization.kv_cache_quant_algo None means bfloat16",
+        ),
         (f"{PLUGINS}.tokens_per_block", 48, "is 48; it must be a power of two"),
         (
             "build_config.max_num_tokens",
@@ -103,10 +128,23 @@ def test_an_engine_of_trtllm_build_alone(tmp_path: Path) -> None:
 def test_what_was_built_is_what_was_asked(tmp_path: Path) -> None:
     document = make_document()
     fields = Fields(write_document(document, tmp_path) / "config.json")
-    check_as_asked(fields, document["build_config"])
-    asked = document["build_config"] | {"max_num_tokens": 2048}
+    asked = document["build_config"] | {"kv_cache_type": "paged"}
+    asked["plugin_config"] = asked["plugin_config"] | {"gpt_attention_plugin": "bfloat16"}
+    check_as_asked(fields, asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "built", "words"),
+    [
+        ("build_config.max_num_tokens", 256, "max_num_tokens 512 and built 256"),
+        ("build_config.kv_cache_type", "continuous", "kv_cache_type PAGED and built continuous"),
+        ("build_config.gather_context_logits", True, "gather_context_logits False and built True"),
+        (f"{PLUGINS}.gpt_attention_plugin", None, "plugin_config.gpt_attention_plugin auto and built None"),
+        (f"{PLUGINS}.use_paged_context_fmha", False, "plugin_config.use_paged_context_fmha True and built False"),
+    ],
+)
+def test_what_was_built_is_not_what_was_asked(tmp_path: Path, name: str, built: object, words: str) -> None:
+    fields = Fields(write_document(make_document({name: built}), tmp_path) / "config.json")
     with pytest.raises(ConversionError) as failed:
-        check_as_asked(fields, asked)
-    assert str(failed.value) == (
-        "TensorRT-LLM was asked for max_num_tokens 2048 and built 512. The logs have its reason."
-    )
+        check_as_asked(fields, make_document()["build_config"])
+    assert str(failed.value) == f"TensorRT-LLM was asked for {words}. The logs have its reason."

@@ -145,8 +145,21 @@ def test_tensor_parallel_ranks_bind_their_workspace_on_the_host() -> None:
         ),
         ([replace(LOGITS, dtype="bfloat16")], "it puts out logits bfloat16"),
         (without("last_token_ids"), "does not ask for last_token_ids; its logits are of all tokens"),
+        (without("host_sink_token_length"), "does not ask for host_sink_token_length, as one with a paged cache"),
+        (
+            [*without("cache_indirection"), port("cache_indirection", -1, 1, 1024)],
+            r"asks for cache_indirection, int32\[-1, 1, 1024\]; Jetway binds it as \['cache_rows', 1, 16\]",
+        ),
+        (
+            [*without("kv_cache_block_offsets"), port("kv_cache_block_offsets", 1, -1, 2, 5)],
+            r"asks for kv_cache_block_offsets, int32\[1, -1, 2, 5\]; Jetway binds it as \[1, 'rows', 2, 4\]",
+        ),
+        ([*PORTS, replace(LOGITS, name="debug")], "it puts out logits float32, debug float32"),
     ],
-    ids=["lora", "type", "two-pools", "other-layers", "padded", "pipeline", "logits-type", "logits-of-all-tokens"],
+    ids=[
+        *("lora", "type", "two-pools", "other-layers", "padded", "pipeline", "logits-type", "logits-of-all-tokens"),
+        *("no-sink", "other-window", "other-table", "debug"),
+    ],
 )
 def test_engines_that_ask_for_something_else_are_refused(ports: list[EnginePort], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

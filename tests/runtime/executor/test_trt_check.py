@@ -49,7 +49,7 @@ def test_a_quantized_cache_has_one_byte_a_number_and_few_heads_are_doubled(engin
             "jetway.compute_capability is '8.0', but here is '9.0'. Build it again, for what is here.",
         ),
         (
-            {"pretrained_config.mapping.tp_size": 1},
+            {"pretrained_config.mapping.tp_size": 1, "pretrained_config.mapping.world_size": 1},
             "pretrained_config.mapping.tp_size is 1, but it is to be served on 2 GPUs. Build it with --tp-size 2.",
         ),
         (
