@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.support.trt_mutation import ROW_TENSORS, TABLES, Mutation, Mutations, Tensors
+from jetway.runtime.executor.trt_bindings import BoundStep
+from tests.support.trt_interpreter import Sizes
+from tests.support.trt_mutation import ROW_TENSORS, TABLES, Mutation, Mutations, Tensors, changed
 
 LIST = Mutations()
-
-LIST["chunk_of_part_of_a_block"] = Mutation(
-    rule="3.4 chunks are whole blocks", batch=lambda batch: replace(batch, start_lens=batch.start_lens + 1)
-)
 
 
 @LIST.tensors("3.4 context rows first")
@@ -33,16 +31,33 @@ def split_one_token_late(step: Tensors) -> None:
 def chunk_cut_short(step: Tensors) -> None:
     """The last context row loses its last token, as if the budget had ended there."""
     row = int(step.context.sum()) - 1
-    if row < 0 or step.num_tokens[row] == 1:
-        return
+    if row >= 0 and step.num_tokens[row] > 1:
+        cut_last_token(step, row)
+
+
+def cut_last_token(step: Tensors, row: int) -> None:
     last = step["last_token_ids"][row] - 1
     for name in ("input_ids", "position_ids"):
         step[name] = np.delete(step[name], last)
     step["last_token_ids"][row:] -= 1
     for name in ("context_lengths", "host_context_lengths", "sequence_length", "host_past_key_value_lengths"):
         step[name][row] -= 1
-    width = -(-step["sequence_length"] // 4)
+    width = -(-step["sequence_length"] // Sizes().tokens_per_block)
     step.table = np.where(np.arange(step.table.shape[2]) < width[:, None, None], step.table, 0)
+
+
+def _with_part_of_a_block(step: BoundStep) -> BoundStep:
+    """A chunk before the last, whose logits nobody reads, ends one token early."""
+    is_chunk = step.host["host_request_types"] == 0
+    is_chunk[step.logits_rows] = False
+    chunks = np.flatnonzero(is_chunk)
+    if not len(chunks):
+        return step
+    cut = changed(step, lambda tensors: cut_last_token(tensors, int(chunks[0])))
+    return replace(cut, holes=cut.holes - 1)  # all are in generation rows, which follow
+
+
+LIST["chunk_of_part_of_a_block"] = Mutation(rule="3.4 chunks are whole blocks", bound=_with_part_of_a_block)
 
 
 @LIST.tensors("3.4 one token a generation row")
@@ -64,7 +79,7 @@ def no_tokens(step: Tensors) -> None:
 @LIST.tensors("3.4 max_batch_size")
 def more_rows_than_built_for(step: Tensors) -> None:
     if not step.context.any():
-        step.take_rows(np.resize(np.arange(len(step.context)), 9))
+        step.take_rows(np.resize(np.arange(len(step.context)), Sizes().max_batch_size + 1))
 
 
 @LIST.tensors("3.4 max_num_tokens")
@@ -83,6 +98,12 @@ def table_as_wide_as_needed(step: Tensors) -> None:
 @LIST.tensors("3.4 the table's full width")
 def table_wider_than_built_for(step: Tensors) -> None:
     step.table = np.pad(step.table, ((0, 0), (0, 0), (0, 1)))
+
+
+@LIST.tensors("3.4 the table's full width")
+def table_without_a_part_of_a_block(step: Tensors) -> None:
+    """As wide as the whole blocks of the longest sequence."""
+    step.table = step.table[:, :, : Sizes().max_seq_len // Sizes().tokens_per_block]
 
 
 @LIST.tensors("3.4 the two tables")

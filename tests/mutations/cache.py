@@ -1,12 +1,17 @@
 """Sections 3.2 and 3.3: how the table names blocks, and how the pool lies in memory."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from tests.support.trt_mutation import Mutation, Mutations, Tensors
+from tests.support.trt_interpreter import Sizes
+from tests.support.trt_llama import SMALL_MODEL
+from tests.support.trt_mutation import Mutation, Mutations, Tensors, changed
 
 LIST = Mutations()
+NUM_LAYERS = SMALL_MODEL["num_hidden_layers"]
 
 
 @LIST.tensors("3.2 offset")
@@ -57,7 +62,27 @@ def blocks_in_the_hosts_pool(step: Tensors) -> None:
 
 @LIST.tensors("3.2 block ids")
 def block_before_the_right_one(step: Tensors) -> None:
-    step.table = np.where(step.used[:, None], np.maximum(step.table - 4, step.table % 4), 0)
+    stride = 2 * NUM_LAYERS
+    step.table = np.where(step.used[:, None], np.maximum(step.table - stride, step.table % stride), 0)
+
+
+def _strides(stride: int) -> Callable[[Tensors], None]:
+    """Offsets that count `stride` a block."""
+
+    def change(step: Tensors) -> None:
+        blocks, values = np.divmod(step.table, 2 * NUM_LAYERS)
+        step.table = np.where(step.used[:, None], blocks * stride + values, 0)
+
+    return change
+
+
+for _name, _stride in (
+    ("tokens_a_block", Sizes().tokens_per_block),
+    ("two_a_key_head", 2 * SMALL_MODEL["num_key_value_heads"]),
+    ("layers_squared", NUM_LAYERS**2),
+    ("layers", NUM_LAYERS),
+):
+    LIST[f"offsets_of_{_name}"] = Mutation(rule="3.2 offset", bound=partial(changed, change=_strides(_stride)))
 
 
 @LIST.tensors("3.2 block ids")
@@ -72,7 +97,27 @@ LIST["slab_of_half_its_bytes"] = Mutation(
 )
 LIST["slab_of_one_head"] = Mutation(rule="3.3 pool layout", layout=lambda layout: replace(layout, num_kv_heads=1))
 LIST["slab_of_all_query_heads"] = Mutation(
-    rule="3.3 pool layout", layout=lambda layout: replace(layout, num_kv_heads=4)
+    rule="3.3 pool layout",
+    layout=lambda layout: replace(layout, num_kv_heads=SMALL_MODEL["num_attention_heads"]),
+)
+LIST["slab_of_half_a_head"] = Mutation(
+    rule="3.3 pool layout", layout=lambda layout: replace(layout, head_size=layout.head_size // 2)
+)
+LIST["slab_of_half_its_tokens"] = Mutation(
+    rule="3.3 pool layout",
+    slab_bytes=lambda layout: replace(layout, tokens_per_block=layout.tokens_per_block // 2).block_bytes,
+)
+LIST["slab_of_kv_heads_for_layers"] = Mutation(
+    rule="3.3 pool layout", slab_bytes=lambda layout: replace(layout, num_layers=layout.num_kv_heads).block_bytes
+)
+LIST["slab_of_tokens_for_layers"] = Mutation(
+    rule="3.3 pool layout", slab_bytes=lambda layout: replace(layout, num_layers=layout.tokens_per_block).block_bytes
+)
+LIST["slab_of_one_layer"] = Mutation(
+    rule="3.3 a block is one slab over all layers", slab_bytes=lambda layout: replace(layout, num_layers=1).block_bytes
+)
+LIST["copied_out_of_each_others_blocks"] = Mutation(
+    rule="3.3 block ids after a swap", copied_out=lambda blocks: np.roll(blocks, 1)
 )
 LIST["copied_into_each_others_blocks"] = Mutation(
     rule="3.3 block ids after a swap", copied_in=lambda blocks: np.roll(blocks, 1)

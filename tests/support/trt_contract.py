@@ -177,3 +177,11 @@ def _check_table(device: Tensors, host: Tensors, profile: Profile) -> None:
         (keys % stride == 0).all() and (values == keys + 1)[valid].all(), "offset = block * layers * 2 + (K 0, V 1)"
     )
     _require(not keys[~valid].any() and not values[~valid].any(), "an unused entry is not 0")
+
+
+def check_chunks(device: Tensors, host: Tensors, read_rows: NDArray[np.int64], profile: Profile) -> None:
+    """Raise ContractViolation unless all chunks before the last, whose logits nobody reads, are whole blocks."""
+    num_tokens = np.diff(device["last_token_ids"], prepend=np.int32(0))
+    is_chunk = host["host_request_types"] == CONTEXT
+    is_chunk[read_rows] = False
+    _require(not (num_tokens[is_chunk] % profile.tokens_per_block).any(), "a chunk before the last is not whole blocks")

@@ -8,8 +8,9 @@ from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch
 from jetway.runtime.executor.sampling import sample
 from jetway.runtime.executor.trt_bindings import DeviceMemory, StepBinder
 from jetway.runtime.executor.trt_kv import KvLayout
-from jetway.runtime.executor.trt_tensors import EnginePort
+from jetway.runtime.executor.trt_tensors import EnginePort, Tensor
 from jetway.scheduler.plan import EngineDescription
+from tests.support.trt_contract import ContractViolation, check_chunks
 from tests.support.trt_interpreter import Interpreter
 from tests.support.trt_llama import Llama
 from tests.support.trt_mutation import NO_MUTATION, Mutation
@@ -40,9 +41,11 @@ class InterpretedEngine:
         self._interpreter = interpreter
         self._layout = mutation.layout(layout)
         self._mutation = mutation
-        self._host = np.zeros((num_host_blocks, self._layout.block_bytes), np.uint8)
+        self._slab_bytes = mutation.slab_bytes(self._layout)
+        self._host = np.zeros((num_host_blocks, self._slab_bytes), np.uint8)
         ports = [EnginePort(name=p.name, dtype=p.dtype, shape=p.shape, is_input=p.is_input) for p in interpreter.ports]
         self._binder = StepBinder(ports, self._layout, DeviceMemory(kv_pool=interpreter.profile.pool_address))
+        self._running: list[tuple[Tensor, Tensor]] = []  # of the step before: each tensor, and what it held
         self._last_tokens = np.zeros(interpreter.profile.max_batch_size, np.int32)  # by slot, on the device
         self.num_steps = 0
         self.num_holes = 0
@@ -65,8 +68,9 @@ class InterpretedEngine:
         )
 
     def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
-        for device, host in zip(device_blocks.tolist(), host_blocks.tolist(), strict=True):
-            self._host[host] = self._interpreter.read(self._address(device), self._layout.block_bytes)
+        blocks = self._mutation.copied_out(device_blocks)
+        for device, host in zip(blocks.tolist(), host_blocks.tolist(), strict=True):
+            self._host[host] = self._interpreter.read(self._address(device), self._slab_bytes)
 
     def copy_in(self, host_blocks: Int32Array, device_blocks: Int32Array) -> None:
         blocks = self._mutation.copied_in(device_blocks)
@@ -74,20 +78,29 @@ class InterpretedEngine:
             self._interpreter.write(self._address(device), self._host[host])
 
     def _address(self, block: int) -> int:
-        return self._interpreter.profile.pool_address + block * self._layout.block_bytes
+        return self._interpreter.profile.pool_address + block * self._slab_bytes
 
     def execute(self, batch: StepBatch) -> Sampled:
         self.num_steps += 1
         if self.num_steps % 2:
             batch = unseen(batch)
         step = self._mutation.bound(self._binder.bind(self._mutation.batch(batch)))
+        self._end_last_step()
         self.num_holes += len(step.holes)
         step.device["input_ids"][step.holes] = self._last_tokens[step.hole_slots]
+        profile = self._interpreter.profile
+        self._running = [(tensor, tensor.copy()) for tensor in (*step.device.values(), *step.host.values())]
         logits = self._interpreter.run(step.device, step.host)
-        wanted = logits[step.logits_rows, : self._interpreter.profile.vocab_size]
+        check_chunks(step.device, step.host, step.logits_rows, profile)
+        wanted = logits[step.logits_rows, : self._mutation.num_read_columns(profile.vocab_size)]
         sampled = sample(wanted, batch.sample_states)
         self._last_tokens[step.sample_slots] = sampled.tokens
         return sampled
+
+    def _end_last_step(self) -> None:
+        """The device may be at work until the next step is bound. Raises ContractViolation."""
+        if not all(np.array_equal(tensor, held) for tensor, held in self._running):
+            raise ContractViolation("a tensor of a step that runs has changed")
 
 
 def unseen(batch: StepBatch) -> StepBatch:

@@ -9,6 +9,14 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 Floats = NDArray[np.float32]
+# Fields of a config.json; no two sizes alike, and a key head serves 5 query heads.
+SMALL_MODEL: dict[str, Any] = {
+    "hidden_size": 80,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 2,
+    "num_attention_heads": 10,
+    "head_dim": 16,
+}
 
 
 class Llama:

@@ -24,13 +24,16 @@ TABLES = ("kv_cache_block_offsets", "host_kv_cache_block_offsets")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """One mistake: in a batch, in what is bound, in the layout, in the blocks copied to, or in the new pool."""
+    """One mistake: in a batch, in what is bound, in the layout, in a copy of blocks, in the new pool, in the logits."""
 
     rule: str
     batch: Callable[[StepBatch], StepBatch] = lambda batch: batch
     bound: Callable[[BoundStep], BoundStep] = lambda step: step
     layout: Callable[[KvLayout], KvLayout] = lambda layout: layout
+    slab_bytes: Callable[[KvLayout], int] = lambda layout: layout.block_bytes
+    copied_out: Callable[[Int32Array], Int32Array] = lambda blocks: blocks
     copied_in: Callable[[Int32Array], Int32Array] = lambda blocks: blocks
+    num_read_columns: Callable[[int], int] = lambda vocab_size: vocab_size
     pool_fill: float = 0.0
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from jetway.runtime.executor.base import Engine
 from tests.runtime.executor.driving import make_simulated
-from tests.support.checkpoints import make_llama_checkpoint
+from tests.support.checkpoints import make_checkpoint, make_llama_checkpoint
+from tests.support.trt_llama import SMALL_MODEL
 from tests.support.trt_references import Reference, references
 
 NUM_DEVICE_BLOCKS = 64
@@ -24,7 +25,8 @@ def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Engi
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama_checkpoint(tmp_path_factory.mktemp("checkpoint"))
+    """Of the model that TensorRT steps are interpreted with."""
+    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "LlamaForCausalLM", SMALL_MODEL)
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +35,15 @@ def tiny_references(tiny_checkpoint: Path) -> list[Reference]:
 
 
 @pytest.fixture(scope="session")
-def tiny_engine_directory(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
+def tiny_engine_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama of two layers and random weights, built."""
     from jetway.builder.progress import Progress
     from jetway.builder.spec import BuildSpec
     from jetway.builder.stages import build
 
     directory = tmp_path_factory.mktemp("engines") / "tiny"
-    spec = BuildSpec(model_dir=tiny_checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
+    checkpoint = make_llama_checkpoint(tmp_path_factory.mktemp("built_checkpoint"))
+    spec = BuildSpec(model_dir=checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
     build(spec, Progress(lambda _: None), force=False)
     return directory
 
