@@ -13,11 +13,11 @@ def free_bytes(directory: Path) -> int:
     return shutil.disk_usage(directory).free
 
 
-def check_room(directory: Path, needed_bytes: int) -> None:
-    """Raise OutputError unless so many bytes can be written to `directory`."""
+def check_room(directory: Path, what: str, needed_bytes: int) -> None:
+    """Raise OutputError unless so many bytes can be written to `directory`, where `what` will be."""
     free = free_bytes(directory)
     if free < needed_bytes:
         raise OutputError(
-            f"{directory}: the engine takes about {needed_bytes / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free there. "
+            f"{directory}: the {what} takes about {needed_bytes / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free there. "
             "Make room, or choose another --output-dir."
         )

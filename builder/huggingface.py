@@ -1,5 +1,6 @@
 """The one door to transformers: a checkpoint's model and tokenizer, loaded offline and without running its code."""
 
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from . import metadata, windows
 from .architectures import ARCHITECTURES, OTHER
 from .checkpoint import Checkpoint
-from .errors import CheckpointError
+from .errors import CheckpointError, MachineError
 
 AGAIN = "Download the checkpoint again"
 # Constants that old versions of transformers saved with a model and new ones compute.
@@ -25,8 +26,12 @@ class _Loaded(NamedTuple):
 def inspect_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model without its weights. Raises CheckpointError unless all its tensors are there, in their shapes.
 
-    Reads the headers of safetensors only. For a GGUF file, which transformers can only read whole, see `load_model`.
+    Needs accelerate, or raises MachineError. Reads the headers of safetensors only. For a GGUF file, which transformers can only read whole, see `load_model`.
     """
+    if find_spec("accelerate") is None:
+        raise MachineError(
+            "transformers reads shapes without weights by accelerate. Install it: pip install accelerate"
+        )
     loaded = _load(checkpoint, use_safetensors=True, device_map="meta", ignore_mismatched_sizes=True)
     _check_architecture(checkpoint, loaded.model)
     _check_none_missing(checkpoint, loaded)

@@ -150,6 +150,9 @@ def _document(manifest: Manifest, values: dict[str, Any]) -> dict[str, Any]:
 def read(directory: Path) -> Manifest:
     """The manifest of an engine directory whose files are all there, whole. Raises ManifestError."""
     fields = Fields(directory / CONFIG_FILE)
+    if fields.optional("jetway.converted_by") is not None:
+        problem = "is of a converted checkpoint, of which no engine is built yet"
+        raise ManifestError(directory / CONFIG_FILE, problem, "Leave --convert-only out of build-engine")
     if (number := fields.integer("jetway.format")) != FORMAT:
         raise fields.error("jetway.format", number, f"this version reads {FORMAT}")
     engine = fields.choice("jetway.engine", ENGINES)

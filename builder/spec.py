@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .errors import OptionError
 from .tensorrt.options import TensorRtOptions
-from .tensorrt.served import is_power_of_two
+from .tensorrt.served import LARGEST_INT32, is_power_of_two
 
 ENGINE = "openvino"
 TOKENS_PER_BLOCK = 32  # the only block size of OpenVINO's paged attention on CPU
@@ -104,3 +104,5 @@ class BuildSpec:
 def _require_positive(flag: str, value: int) -> None:
     if value < 1:
         raise OptionError(f"{flag} {value}: must be at least 1.")
+    if value > LARGEST_INT32:
+        raise OptionError(f"{flag} {value}: must be at most {LARGEST_INT32}.")

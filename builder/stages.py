@@ -76,7 +76,7 @@ class _Build:
                 say("converted by an earlier build")
                 return model
             staging.clear()
-            disk.check_room(spec.output_dir, self.plan.engine_bytes)
+            disk.check_room(spec.output_dir, "engine", self.plan.engine_bytes)
             converted = openvino.export(model, self.plan.config)
             say("traced")
             if spec.quantization:

@@ -31,6 +31,13 @@ def check_build(spec: BuildSpec, max_seq_len: int) -> None:
     _raise_first(_of_engine(spec, max_seq_len))
 
 
+def check_data(spec: BuildSpec) -> None:
+    """Raise OptionError for texts that are not here, where scales are to be measured."""
+    texts = spec.tensorrt.calib_dataset
+    if texts is not None and not texts.exists():
+        raise OptionError(f"--calib-dataset {texts}: does not exist. Name a data set on disk.")
+
+
 def _raise_first(problems: Iterator[str]) -> None:
     for problem in problems:
         raise OptionError(problem)
@@ -42,6 +49,8 @@ def _of_weights(spec: BuildSpec) -> Iterator[str]:
         yield f"--kv-cache-dtype {kv}: a cache that is not quantized has the model's --dtype {dtype}. Use auto."
     if quantization in WEIGHT_ONLY and dtype == "float32":
         yield f"--quantization {quantization}: its kernels compute in 16 bits. Pass --dtype float16 or bfloat16."
+    if spec.tensorrt.calib_dataset is not None and not is_calibrated(spec):
+        yield "--calib-dataset: only scales of fp8 weights and of an int8 cache are measured. Leave it out."
     if is_calibrated(spec) and spec.tensorrt.calib_dataset is None:
         what = "--quantization fp8" if quantization == "fp8" else "--kv-cache-dtype int8"
         yield f"{what}: its scales are measured on texts. Name a data set on disk: --calib-dataset DIR."

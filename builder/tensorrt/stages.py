@@ -38,6 +38,7 @@ def convert(spec: BuildSpec, progress: Progress, inspect: Callable[[], Machine],
     """
     with progress.stage("inspect"):
         planned = plan.make(spec)
+        exclusions.check_data(planned.spec)
         progress.say(_words(planned))
         reuse.check_free(spec.output_dir, force=force)
     with progress.stage("validate"):
@@ -45,7 +46,7 @@ def convert(spec: BuildSpec, progress: Progress, inspect: Callable[[], Machine],
             progress.say(f"layers see {window} tokens, so trtllm-build may have no more as --max_seq_len")
     with staged(spec.output_dir) as staging, progress.stage("convert"):
         staging.clear()
-        disk.check_room(spec.output_dir, planned.checkpoint_bytes)
+        disk.check_room(spec.output_dir, "converted checkpoint", planned.checkpoint_bytes)
         _convert(planned, staging.directory, inspect, progress.say)
         _mark(staging.directory / CONFIG_FILE)
 
@@ -60,6 +61,7 @@ def build(spec: BuildSpec, progress: Progress, inspect: Callable[[], Machine], *
         planned = plan.make(spec)
         exclusions.check_build(planned.spec, planned.plan.max_seq_len)
         windows.check(planned.plan, planned.sliding_window)
+        exclusions.check_data(planned.spec)
         progress.say(_words(planned))
     with progress.stage("preflight"):
         machine = inspect()

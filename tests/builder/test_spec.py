@@ -50,6 +50,7 @@ def make_spec(**options: Any) -> BuildSpec:
         ),
         ({"max_batch_size": 0}, "--max-batch-size 0: must be at least 1."),
         ({"max_num_tokens": -1}, "--max-num-tokens -1: must be at least 1."),
+        ({"max_num_tokens": 1 << 31}, "--max-num-tokens 2147483648: must be at most 2147483647."),
         ({"max_seq_len": 0}, "--max-seq-len 0: must be at least 1."),
         (
             {"max_batch_size": 100, "max_num_tokens": 131},

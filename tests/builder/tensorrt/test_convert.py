@@ -22,7 +22,8 @@ TOLERANCE = 1e-4  # of the largest logit; two correct f32 implementations differ
 
 
 def rope(rope_type: str, **fields: Any) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": rope_type, "rope_theta": 20000.0, **fields}}
+    """In the words of transformers 4, which 5 reads, too; `test_rotary` has those of 5."""
+    return {"rope_theta": 20000.0, "rope_scaling": {"rope_type": rope_type, **fields}}
 
 
 LLAMA3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)

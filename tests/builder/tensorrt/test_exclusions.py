@@ -47,6 +47,10 @@ def check(max_seq_len: int, options: dict[str, Any]) -> None:
             "--quantization int8: its kernels compute in 16 bits. Pass --dtype float16 or bfloat16.",
         ),
         (
+            {"quantization": "int8", "calib_dataset": Path("texts")},
+            "--calib-dataset: only scales of fp8 weights and of an int8 cache are measured. Leave it out.",
+        ),
+        (
             {"quantization": "fp8"},
             "--quantization fp8: its scales are measured on texts. Name a data set on disk: --calib-dataset DIR.",
         ),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from jetway.builder import manifest
+from jetway.builder import disk, manifest
 from jetway.builder.errors import BuildError, CheckpointError, ConversionError, OptionError, OutputError
 from jetway.builder.manifest import Manifest, TensorRtBuild
 from jetway.builder.progress import Progress
@@ -193,11 +193,45 @@ def test_other_architectures_are_converted_by_tensorrt_llm(tmp_path: Path) -> No
 
 def test_scales_are_measured_by_tensorrt_llm(plain_checkpoint: Path, tmp_path: Path) -> None:
     output, texts = tmp_path / "ranks", tmp_path / "texts"
+    texts.mkdir()
     spec = spec_of(plain_checkpoint, output, quantization="fp8", kv_cache_dtype="fp8", calib_dataset=texts)
     stages.convert(spec, Progress(Screen().write), lambda: MACHINE, force=False)
     config = json.loads((output / "config.json").read_text())
     assert config["quantization"] == {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
     assert f"measures on {texts} with GPU-a" in (tmp_path / "ranks.logs" / "convert.log").read_text()
+
+
+def test_scales_are_measured_on_something(plain_checkpoint: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    spec = spec_of(plain_checkpoint, tmp_path / "ranks", quantization="fp8", calib_dataset=texts)
+    with pytest.raises(OptionError) as refused:
+        stages.convert(spec, Progress(Screen().write), lambda: MACHINE, force=False)
+    assert str(refused.value) == f"--calib-dataset {texts}: does not exist. Name a data set on disk."
+
+
+def test_a_converted_checkpoint_is_no_engine(plain_checkpoint: Path, tmp_path: Path) -> None:
+    stages.convert(spec_of(plain_checkpoint, tmp_path / "ranks"), Progress(Screen().write), unasked, force=False)
+    with pytest.raises(manifest.ManifestError) as refused:
+        manifest.read(tmp_path / "ranks")
+    assert str(refused.value) == (
+        f"{tmp_path / 'ranks' / 'config.json'}: is of a converted checkpoint, of which no engine is built yet. "
+        "Leave --convert-only out of build-engine."
+    )
+
+
+def test_a_converted_checkpoint_needs_room(
+    plain_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "free_bytes", lambda directory: 1000)
+    with pytest.raises(OutputError, match=r"the converted checkpoint takes about 0\.2 MB, and 0\.0 MB are free there"):
+        stages.convert(spec_of(plain_checkpoint, tmp_path / "ranks"), Progress(Screen().write), unasked, force=False)
+
+
+def test_a_conversion_says_what_its_layers_see(tmp_path: Path) -> None:
+    source = make_checkpoint(tmp_path / "source", "MistralForCausalLM", {"sliding_window": 100}, chat_template=None)
+    screen = Screen()
+    stages.convert(spec_of(source, tmp_path / "ranks"), Progress(screen.write), unasked, force=False)
+    assert "layers see 100 tokens, so trtllm-build may have no more as --max_seq_len" in screen.text
 
 
 def test_a_checkpoints_code_is_not_handed_on(tmp_path: Path) -> None:

@@ -33,4 +33,4 @@ def test_is_caught(name: str, model: Llama, tiny_references: list[Reference]) ->
     mix = RandomMix(engine, tiny_references, seed=2)
     with pytest.raises(AssertionError) as caught:
         mix.run(NUM_STEPS)
-    assert caught.traceback[-1].path.is_relative_to(ROOT / "tests")
+    assert Path(caught.traceback[-1].path).is_relative_to(ROOT / "tests")
