@@ -95,8 +95,7 @@ class StepBinder:
 
     def __init__(self, ports: Sequence[EnginePort], layout: KvLayout, memory: DeviceMemory) -> None:
         """Raises ConfigError for an engine that asks for what is not here."""
-        sizes = {"layers": layout.num_layers, "blocks": layout.max_blocks_per_seq, "window": layout.max_seq_len}
-        self._names = input_names(ports, sizes)
+        self._names = input_names(ports, layout.dims)
         self._layout = layout
         self._constants = _constant_inputs(layout, memory)
         if "all_reduce_workspace" in self._names:

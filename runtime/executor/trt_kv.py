@@ -60,6 +60,11 @@ class KvLayout:
         """Blocks whose offsets an int32 holds beside its top bit."""
         return (MAX_OFFSET + 1) // (self.num_layers * 2)
 
+    @property
+    def dims(self) -> dict[str, int]:
+        """The dimensions of a step's inputs that no step decides, by their names in `trt_tensors`."""
+        return {"layers": self.num_layers, "blocks": self.max_blocks_per_seq, "window": self.max_seq_len}
+
     def pool_shape(self, num_blocks: int) -> tuple[int, ...]:
         return (num_blocks, self.num_layers, 2, self.num_kv_heads, self.tokens_per_block, self.head_size)
 

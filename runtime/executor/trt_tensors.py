@@ -67,14 +67,14 @@ class EnginePort:
     is_input: bool
 
 
-def input_names(ports: Sequence[EnginePort], sizes: Mapping[str, int]) -> list[str]:
+def input_names(ports: Sequence[EnginePort], dims: Mapping[str, int]) -> list[str]:
     """The inputs that an engine asks for. Raises ConfigError unless it can be run by what INPUTS holds.
 
-    `sizes` are those of the dimensions that no step decides.
+    `dims` are the sizes of the dimensions that no step decides.
     """
     for port in ports:
         if port.is_input:
-            _check_input(port, sizes)
+            _check_input(port, dims)
     _check_outputs([port for port in ports if not port.is_input])
     names = [port.name for port in ports if port.is_input]
     if ROW_ENDS not in names:
@@ -92,16 +92,16 @@ def _check_outputs(outputs: Sequence[EnginePort]) -> None:
         raise ConfigError(f"the engine must put out logits in {' or '.join(LOGITS_DTYPES)}; it puts out {given}")
 
 
-def _check_input(port: EnginePort, sizes: Mapping[str, int]) -> None:
+def _check_input(port: EnginePort, dims: Mapping[str, int]) -> None:
     declared = f"the engine asks for {port.name}, {port.dtype}{list(port.shape)}"
     spec = INPUTS.get(port.name)
     if spec is None:
         raise ConfigError(f"{declared}, which Jetway does not know; build it with build-engine, without LoRA or drafts")
     if port.dtype != spec.dtype:
         raise ConfigError(f"{declared}; Jetway binds it as {spec.dtype}")
-    dims = [dim if isinstance(dim, int) else sizes.get(dim, dim) for dim in spec.dims]
-    fits = len(port.shape) == len(dims) and all(
-        size in (-1, dim) for size, dim in zip(port.shape, dims, strict=True) if isinstance(dim, int)
+    bound = [dim if isinstance(dim, int) else dims.get(dim, dim) for dim in spec.dims]
+    fits = len(port.shape) == len(bound) and all(
+        size in (-1, dim) for size, dim in zip(port.shape, bound, strict=True) if isinstance(dim, int)
     )
     if not fits:
-        raise ConfigError(f"{declared}; Jetway binds it as {dims}")
+        raise ConfigError(f"{declared}; Jetway binds it as {bound}")

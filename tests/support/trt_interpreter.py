@@ -30,8 +30,8 @@ class Sizes:
     tokens_per_block: int = 8
     num_blocks: int = 66
     max_batch_size: int = 9
-    max_num_tokens: int = 65
-    max_seq_len: int = 91
+    max_num_tokens: int = 129
+    max_seq_len: int = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,8 @@ class Interpreter:
 
     def read(self, address: int, num_bytes: int) -> NDArray[np.uint8]:
         begin = address - self.profile.pool_address
+        if begin + num_bytes > self._pool.nbytes:
+            raise ContractViolation("a copy beyond the pool")
         return self._pool.reshape(-1).view(np.uint8)[begin : begin + num_bytes].copy()
 
     def write(self, address: int, content: NDArray[np.uint8]) -> None:

@@ -32,7 +32,7 @@ def assemble(manifest: Manifest, directory: Path, settings: ExecutorConfig, devi
     assert manifest.tensorrt is not None
     layout = KvLayout.of(manifest, manifest.tensorrt)
     contexts = EngineContexts(directory / engine_file(RANK), device)
-    input_names(contexts.ports, num_layers=layout.num_layers)  # refuses here what memory could not be sized by
+    input_names(contexts.ports, layout.dims)  # refuses here what memory could not be sized by
     runner = StepRunner(contexts, manifest, layout, device)
     num_device_blocks = num_blocks(manifest, layout, settings, device.free_bytes)
     pools = SlabPools(device, layout, num_device_blocks, host_blocks(manifest, settings.host_cache_memory))

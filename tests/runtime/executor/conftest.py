@@ -8,7 +8,8 @@ import pytest
 from jetway.runtime.executor.base import Engine
 from tests.runtime.executor.driving import make_simulated
 from tests.support.checkpoints import make_checkpoint, make_llama_checkpoint
-from tests.support.trt_llama import SMALL_MODEL
+from tests.support.trt_interpreter import Sizes
+from tests.support.trt_llama import SMALL_MODEL, Llama
 from tests.support.trt_references import Reference, references
 
 NUM_DEVICE_BLOCKS = 64
@@ -25,8 +26,7 @@ def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Engi
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the model that TensorRT steps are interpreted with."""
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "LlamaForCausalLM", SMALL_MODEL)
+    return make_llama_checkpoint(tmp_path_factory.mktemp("checkpoint"))
 
 
 @pytest.fixture(scope="session")
@@ -35,15 +35,25 @@ def tiny_references(tiny_checkpoint: Path) -> list[Reference]:
 
 
 @pytest.fixture(scope="session")
-def tiny_engine_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def step_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a Llama no two of whose sizes are alike."""
+    return make_checkpoint(tmp_path_factory.mktemp("step_checkpoint"), "LlamaForCausalLM", SMALL_MODEL)
+
+
+@pytest.fixture(scope="session")
+def step_references(step_checkpoint: Path) -> list[Reference]:
+    return references(step_checkpoint, num_prompts=60, num_tokens=24, block_size=Sizes().tokens_per_block)
+
+
+@pytest.fixture(scope="session")
+def tiny_engine_directory(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """A Llama of two layers and random weights, built."""
     from jetway.builder.progress import Progress
     from jetway.builder.spec import BuildSpec
     from jetway.builder.stages import build
 
     directory = tmp_path_factory.mktemp("engines") / "tiny"
-    checkpoint = make_llama_checkpoint(tmp_path_factory.mktemp("built_checkpoint"))
-    spec = BuildSpec(model_dir=checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
+    spec = BuildSpec(model_dir=tiny_checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
     build(spec, Progress(lambda _: None), force=False)
     return directory
 
@@ -63,8 +73,6 @@ def demo_openvino(demo_engine: Path) -> Engine:
 def stand_in_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A TensorRtEngine without TensorRT and without a GPU."""
     from tests.support.tensorrt_stand_in import StandInTensorRt
-    from tests.support.trt_interpreter import Sizes
-    from tests.support.trt_llama import Llama
     from tests.support.trt_served import load_stand_in, make_device, settings_of, write_directory
 
     model, sizes = Llama(tiny_checkpoint), Sizes(num_blocks=NUM_DEVICE_BLOCKS)

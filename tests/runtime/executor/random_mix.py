@@ -28,7 +28,7 @@ class RandomMix:
         logprob_tolerance: float = LOGPROB_TOLERANCE,
     ) -> None:
         self._engine = engine
-        self._block_size = engine.describe().block_size
+        self._description = engine.describe()
         self._logprob_tolerance = logprob_tolerance
         self._references = references
         self._rng = random.Random(seed)
@@ -58,13 +58,17 @@ class RandomMix:
 
     def _draw_room(self) -> Room:
         rng = self._rng
-        max_num_seqs = rng.randint(2, 8)
+        most, max_num_seqs = self._description, rng.randint(2, 8)
+        lengths = [len(each.prompt) + len(each.tokens) for each in self._references]
+        longest = -(-max(lengths) // most.block_size)  # in blocks
         mode = rng.choice([PreemptionMode.SWAP, PreemptionMode.SWAP, PreemptionMode.RECOMPUTE])
         return Room(
-            num_device_blocks=rng.randint(16, 40),
-            num_host_blocks=rng.choice([6, 30, 60]) if mode is PreemptionMode.SWAP else 0,
+            num_device_blocks=rng.randint(longest, 5 * longest // 2),
+            num_host_blocks=min(rng.choice([longest // 2, 2 * longest, 4 * longest]), most.num_host_blocks)
+            if mode is PreemptionMode.SWAP
+            else 0,
             max_num_seqs=max_num_seqs,
-            budget=rng.randint(max_num_seqs + self._block_size, 16 * self._block_size),
+            budget=rng.randint(max_num_seqs + most.block_size, min(16 * most.block_size, most.max_num_batched_tokens)),
             mode=mode,
             write_through=rng.random() < 0.3,
             depth=rng.choice([0, 1]),

@@ -21,16 +21,16 @@ NUM_STEPS = 400
 
 
 @pytest.fixture(scope="module")
-def model(tiny_checkpoint: Path) -> Llama:
-    return Llama(tiny_checkpoint)
+def model(step_checkpoint: Path) -> Llama:
+    return Llama(step_checkpoint)
 
 
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
-def test_is_caught(name: str, model: Llama, tiny_references: list[Reference]) -> None:
+def test_is_caught(name: str, model: Llama, step_references: list[Reference]) -> None:
     mutation = MUTATIONS[name]
     interpreter = Interpreter(model, Sizes(), pool_fill=mutation.pool_fill)
     engine = InterpretedEngine(interpreter, layout_of(model, interpreter), 60, mutation)
-    mix = RandomMix(engine, tiny_references, seed=2)
+    mix = RandomMix(engine, step_references, seed=2)
     with pytest.raises(AssertionError) as caught:
         mix.run(NUM_STEPS)
     assert Path(caught.traceback[-1].path).is_relative_to(ROOT / "tests")

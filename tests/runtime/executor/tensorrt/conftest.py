@@ -12,7 +12,7 @@ from tests.support.trt_interpreter import Sizes
 from tests.support.trt_llama import Llama
 from tests.support.trt_served import load_stand_in, make_device, settings_of, write_directory
 
-SIZES = Sizes()
+SIZES = Sizes(tokens_per_block=4, num_blocks=64, max_batch_size=8, max_num_tokens=64, max_seq_len=64)
 NUM_HOST_BLOCKS = 60
 
 
