@@ -29,8 +29,7 @@ class Lifeline:
 
         Linux kills it even if it is stopped, or inside a call that keeps the interpreter; else the pipe has to tell.
         """
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent()
         threading.Thread(target=self._wait_for_the_end, name="lifeline", daemon=True).start()
 
     def announce(self, facts: Mapping[str, str]) -> None:
@@ -68,3 +67,9 @@ class Lifeline:
     def _wait_for_the_end(self) -> None:
         os.read(self._lifeline_fd, 1)  # nobody writes: it returns when the supervisor has closed or died
         os._exit(1)
+
+
+def die_with_parent() -> None:
+    """From now on Linux kills this process when the thread that started it ends. Elsewhere this does nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

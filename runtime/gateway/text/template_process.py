@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jetway.runtime.errors import ConfigError, Internal, InvalidArgument, JetwayError
+from jetway.runtime.errors import ConfigError, Internal, InvalidArgument
 from jetway.runtime.gateway.call import Message
 
 from .template_worker import LENGTH
@@ -74,7 +74,7 @@ class TemplateProcess:
                 continue
             try:
                 text = await self._render(job.chat)
-            except JetwayError as error:
+            except Exception as error:  # noqa: BLE001  # whoever asked raises it, and the next has its turn
                 if not job.text.done():
                     job.text.set_exception(error)
             else:
@@ -113,6 +113,8 @@ class TemplateProcess:
         assert process.stdin is not None and process.stdout is not None, "both are pipes"
         try:
             async with asyncio.timeout(_WALL_S):
+                if process.stdin.is_closing():  # uvloop would raise RuntimeError
+                    raise BrokenPipeError
                 process.stdin.write(LENGTH.pack(len(message)) + message)
                 head = await process.stdout.readexactly(LENGTH.size)
                 answer: dict[str, Any] = json.loads(await process.stdout.readexactly(*LENGTH.unpack(head)))

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jetway.runtime.errors import JetwayError
+from jetway.runtime.lifeline import die_with_parent
 
 from .template import ChatTemplate
 
@@ -26,7 +27,8 @@ LENGTH = struct.Struct(">I")
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until standard input ends, or the gateway does: then even if this process is stopped."""
+    die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the words of strangers
     setup = _read()

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 
 import psutil
 import pytest
+import uvloop
 
 from jetway.runtime.errors import ConfigError, InvalidArgument
 from jetway.runtime.gateway.call import Message
 from jetway.runtime.gateway.text.template_process import TemplateProcess
+from tests.support.processes import is_alive
 from tests.support.tokenizers import CHAT_TEMPLATE
 
 CPU_S = 0.2
@@ -92,6 +94,23 @@ async def test_a_process_that_is_killed_is_replaced_and_no_chat_is_lost(
         assert [each.pid for each in workers()] != [worker.pid]
 
 
+def test_a_process_whose_end_was_seen_before_the_next_chat_is_replaced() -> None:
+    """On the gateway's event loop, whose transports raise where asyncio's own say nothing."""
+
+    async def kill_and_render() -> None:
+        async with started(CHAT_TEMPLATE) as template:
+            for _ in range(2):
+                [worker] = workers()
+                worker.kill()
+                while is_alive(worker.pid):
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(0.01)  # the event loop hears of it
+                assert await template.render(HELLO, 1000) == TEXT
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(kill_and_render(), 10.0))
+
+
 async def test_whoever_goes_away_costs_the_others_nothing() -> None:
     async with started(CHAT_TEMPLATE) as template:
         [worker] = workers()
@@ -131,9 +150,12 @@ PARENT = """if True:
 """
 
 
-def test_a_process_whose_gateway_is_killed_ends_too() -> None:
+@pytest.mark.parametrize("stopped", [False, True], ids=["runs", "is stopped"])
+def test_a_process_whose_gateway_is_killed_ends_too(stopped: bool) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None and parent.stdout.readline() == b"rendering\n"
         [worker] = psutil.Process(parent.pid).children()
+        if stopped:
+            worker.suspend()
         parent.kill()
     worker.wait(10.0)
