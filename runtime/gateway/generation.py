@@ -1,15 +1,18 @@
 """One request at the scheduler, as the gateway sees it."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
 
-from jetway.runtime.errors import JetwayError
+from jetway.runtime.errors import DeadlineExceeded, JetwayError
 from jetway.runtime.wire import sampling_to_proto
 from jetway.scheduler.request import Request
 from jetway.v1 import common_pb2, scheduler_pb2
 
 from .inbox import End, Inbox
+
+PATIENCE_S = 1.0  # beyond a deadline: the scheduler ends what is late, unless it or its executor hangs or is gone
 
 
 class Generation:
@@ -17,6 +20,7 @@ class Generation:
 
     A sequence is open until it has ended or is told to finish; one that is finishing is heard once more, when it ends.
     Whoever reads the inbox no more calls `cancel`. Its tokens are kept, so that another scheduler can go on from them.
+    Its deadline holds whether there is a scheduler or not.
     """
 
     def __init__(
@@ -36,6 +40,9 @@ class Generation:
         self._accepted = False
         self._open: dict[int, list[int]] = {index: [] for index in range(request.n)}  # what each has generated
         self._finishing: set[int] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        if request.deadline_s is not None:
+            self._alarm = asyncio.get_running_loop().call_later(request.deadline_s + PATIENCE_S, self._expire)
 
     @property
     def ended(self) -> bool:
@@ -69,6 +76,8 @@ class Generation:
         self.withdraw()
         self._open.clear()
         self._finishing.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def withdraw(self) -> None:
         """Let the scheduler, if it knows of what is open, end it."""
@@ -90,13 +99,8 @@ class Generation:
             self._inbox.accept()
 
     def refuse(self, error: JetwayError) -> None:
-        """No scheduler takes it, or one that was asked again does not: what is open ends so."""
-        self.settle()
-        if not self._accepted:
-            self._open.clear()
-            self._inbox.refuse(error)
-        for sequence_index in list(self._open):
-            self.end(sequence_index, End(common_pb2.FINISH_REASON_FAILED, error=error))
+        """No scheduler takes it, or one that was asked again does not."""
+        self._give_up(common_pb2.FINISH_REASON_FAILED, error)
 
     def push(self, sequence_index: int, tokens: Sequence[int]) -> None:
         generated = self._open.get(sequence_index)
@@ -119,6 +123,20 @@ class Generation:
         """The stream is lost: what was finishing is whole, and ends as it would have."""
         for sequence_index in list(self._finishing):
             self.end(sequence_index, End(common_pb2.FINISH_REASON_STOP, num_cached_tokens=None))
+
+    def _expire(self) -> None:
+        self.withdraw()
+        error = DeadlineExceeded(f"the deadline passed after {time.monotonic() - self._arrival:.3g} s")
+        self._give_up(common_pb2.FINISH_REASON_EXPIRED, error)
+
+    def _give_up(self, reason: common_pb2.FinishReason.ValueType, error: JetwayError) -> None:
+        """No scheduler will say more of it: what is open ends so."""
+        self.settle()
+        if not self._accepted:
+            self._open.clear()
+            self._inbox.refuse(error)
+        for sequence_index in list(self._open):
+            self.end(sequence_index, End(reason, error=error))
 
 
 def _milliseconds(duration_s: float | None) -> int | None:

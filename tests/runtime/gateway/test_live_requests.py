@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from jetway.runtime.errors import Overloaded, Unavailable
+from jetway.runtime.errors import DeadlineExceeded, Overloaded, Unavailable
+from jetway.runtime.gateway import generation
 from jetway.runtime.gateway.inbox import End, Gathered, Inbox
 from jetway.runtime.gateway.live_requests import MAX_WAITING_MESSAGES, LiveRequests
 from jetway.scheduler.request import Request, SamplingParams
@@ -20,9 +21,9 @@ CANCELLED, FAILED, EXPIRED = (
 )
 
 
-def request(n: int = 1) -> Request:
+def request(n: int = 1, deadline_s: float | None = None) -> Request:
     sampling = SamplingParams(temperature=0.5, seed=7, logit_bias=((3, -1.5),))
-    return Request(id="r", prompt=[1, 2], sampling=sampling, max_tokens=5, n=n)
+    return Request(id="r", prompt=[1, 2], sampling=sampling, max_tokens=5, n=n, deadline_s=deadline_s)
 
 
 async def sent(outgoing: AsyncIterator[scheduler_pb2.SessionRequest], count: int) -> list[scheduler_pb2.SessionRequest]:
@@ -33,9 +34,9 @@ async def sent(outgoing: AsyncIterator[scheduler_pb2.SessionRequest], count: int
 class Asked:
     """One request, and what is heard of it."""
 
-    def __init__(self, live: LiveRequests, n: int = 1) -> None:
+    def __init__(self, live: LiveRequests, n: int = 1, deadline_s: float | None = None) -> None:
         self.inbox = Inbox(1)
-        [self.generation] = live.add([request(n)], self.inbox)
+        [self.generation] = live.add([request(n, deadline_s)], self.inbox)
 
     async def heard(self) -> list[Gathered]:
         """Everything that was said of it by now."""
@@ -267,3 +268,41 @@ async def test_a_choice_that_was_finishing_ends_whatever_the_next_scheduler_says
     assert first.end == End(STOP, num_cached_tokens=None)
     assert second.end is not None
     assert str(second.end.error) == "no"
+
+
+async def test_a_deadline_holds_while_the_scheduler_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it hangs or is gone; one that comes later is told, or not asked at all."""
+    monkeypatch.setattr(generation, "PATIENCE_S", 0.0)
+    live = LiveRequests()
+    outgoing = live.begin()
+    running, waiting, finishing, patient = (Asked(live, deadline_s=limit_s) for limit_s in (0.001, 0.001, 0.001, 60.0))
+    live.receive(scheduler_pb2.SessionFrame(accepted=[1, 3, 4]))
+    live.receive(sampled(1, [10]))
+    finishing.generation.finish(0, kept_tokens=0)
+
+    with pytest.raises(DeadlineExceeded, match="the deadline passed after 0.00"):
+        await waiting.inbox.accepted()
+    gathered = [await running.inbox.next(), await finishing.inbox.next()]
+
+    assert gathered[0].tokens == [10]
+    assert gathered[0].end is not None
+    assert (gathered[0].end.reason, type(gathered[0].end.error)) == (EXPIRED, DeadlineExceeded)
+    assert gathered[1] == Gathered(0, end=End(STOP, num_cached_tokens=None))
+    assert await patient.heard() == []
+    assert {message.cancel.handle for message in (await sent(outgoing, 7))[5:]} == {1, 2}
+    [asked_again] = await sent(live.begin(), 1)
+    assert asked_again.add.handle == 4
+    patient.generation.cancel()
+
+
+async def test_a_deadline_is_nothing_to_a_request_that_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "PATIENCE_S", 0.0)
+    live = LiveRequests()
+    outgoing = live.begin()
+    asked = Asked(live, deadline_s=0.001)
+    asked.generation.cancel()
+    await asyncio.sleep(0.002)
+    Asked(live)
+    messages = await sent(outgoing, 3)
+    assert [message.WhichOneof("action") for message in messages] == ["add", "cancel", "add"]
+    assert await asked.heard() == []
