@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 CPU_S = 2.0  # for one rendering; the longest chat of a usual template takes a fraction
 _WALL_S = 30.0  # a busy machine may need it; a process that stands still has no CPU time that could run out
-_ATTEMPTS = 2  # for a chat whose process somebody else has killed
+_ATTEMPTS = 2  # at a start, or for a chat, whose process somebody else has killed
 _COMMAND = (sys.executable, "-P", "-m", "jetway.runtime.gateway.text.template_worker")
 
 
@@ -47,11 +47,16 @@ class TemplateProcess:
 
     async def start(self) -> None:
         """Raises ConfigError where the template does not parse within the limits, or no process can be started."""
-        try:
-            await self._running()
-        except (_Lost, InvalidArgument) as error:
-            raise ConfigError(f"the chat template does not parse within {self._cpu_s:g} s of CPU time") from error
-        self._serving = asyncio.create_task(self._serve())
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._running()
+            except _Lost:
+                continue
+            except InvalidArgument as error:
+                raise ConfigError(f"the chat template does not parse within {self._cpu_s:g} s of CPU time") from error
+            self._serving = asyncio.create_task(self._serve())
+            return
+        raise ConfigError("the process that renders chats was lost before it had parsed the chat template")
 
     async def close(self) -> None:
         self._serving.cancel()

@@ -94,6 +94,17 @@ async def test_a_process_that_is_killed_is_replaced_and_no_chat_is_lost(
         assert [each.pid for each in workers()] != [worker.pid]
 
 
+async def test_a_process_that_is_killed_while_it_starts_is_replaced() -> None:
+    template = TemplateProcess(CHAT_TEMPLATE, {}, CPU_S)
+    starting = asyncio.create_task(template.start())
+    while not (found := workers()):
+        await asyncio.sleep(0.001)
+    found[0].kill()
+    await starting
+    assert await template.render(HELLO, 1000) == TEXT
+    await template.close()
+
+
 def test_a_process_whose_end_was_seen_before_the_next_chat_is_replaced() -> None:
     """On the gateway's event loop, whose transports raise where asyncio's own say nothing."""
 
