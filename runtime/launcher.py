@@ -40,7 +40,7 @@ class Life:
     async def ready(self, timeout_s: float, num_restarts: int) -> dict[str, str]:
         """Wait until it serves, and let the others find it, as the successor of so many; what it announced.
 
-        Raises ConfigError when it refused, Unavailable when it ended or took longer.
+        Raises ConfigError when it refused, Unavailable when it ended, took longer or cannot be put on record.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -49,7 +49,11 @@ class Life:
             message = f"the {self.child.role} was not ready within start_timeout_s, which is {timeout_s:g}"
             raise Unavailable(message) from None
         record = LifeRecord(self.child.role, self._epoch, self.child.pid, num_restarts, time.monotonic())
-        places.enter(self._directory, record)
+        try:
+            places.enter(self._directory, record)
+        except OSError as error:  # a full disk, which may have room at the next attempt
+            message = f"the {self.child.role} cannot be entered in {self._directory}: {error.strerror}"
+            raise Unavailable(message) from error
         return facts
 
     async def ended(self, hang_timeout_s: float) -> str:

@@ -29,9 +29,15 @@ class Lives:
         self._stopping = False
 
     async def start(self) -> None:
-        """Begin a life and wait until it serves. Raises ConfigError when it refuses, Unavailable when it fails."""
+        """Begin a life and wait until it serves.
+
+        Raises ConfigError when it refuses, Unavailable when it fails or is not wanted any more.
+        """
         started_s = time.monotonic()
         self._life = await self._launcher.launch(self.name)
+        if self._stopping:  # `stop` came meanwhile, and saw no life to end
+            await self.end()
+            raise Unavailable(f"the {self.name} is to stop")
         facts = await self._life.ready(self._config.start_timeout_s, self._num_lives)
         self._num_lives += 1
         self._console.say(f"{self.name} ready in {time.monotonic() - started_s:.1f} s")

@@ -111,6 +111,19 @@ def test_a_role_that_hangs_is_replaced(tmp_path: Path, behaviour: str) -> None:
         assert not is_alive(pids(running)[0])
 
 
+def test_a_life_that_cannot_be_put_on_record_is_a_failed_start(tmp_path: Path) -> None:
+    """The fourth epoch is the replacement's; a directory in the place of its record stands for a full disk."""
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        (directory,) = tmp_path.iterdir()
+        (directory / "life-4.new").mkdir()
+        os.kill(pids(running)[0], signal.SIGKILL)
+        running.wait_for("the executor cannot be entered in")
+        running.wait_for("  config", times=4)
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 0
+
+
 def test_a_role_that_cannot_be_started_again_ends_all_of_it(tmp_path: Path) -> None:
     with supervised(tmp_path, "executor=once", max_failed_starts="2") as running:
         running.wait_for(READY)
