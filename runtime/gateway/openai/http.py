@@ -81,7 +81,10 @@ def refuse_compressed(request: Request) -> None:
 
 
 async def read_body(request: Request, limit_bytes: int, stall_limit_s: float) -> bytes:
-    """As it comes. Raises HTTPException as soon as it is too large, or when it stops to come."""
+    """As it comes. Raises HTTPException as soon as it is, or says that it will be, too large, or when it stops to come."""
+    too_large = HTTPException(413, f"the body may have at most {limit_bytes} bytes")
+    if int(request.headers.get("content-length", 0)) > limit_bytes:  # the server's parser took it for a number
+        raise too_large
     body = bytearray()
     chunks = request.stream()
     try:
@@ -89,7 +92,7 @@ async def read_body(request: Request, limit_bytes: int, stall_limit_s: float) ->
             while chunk := await stall.wait(anext(chunks)):  # the last is empty
                 body += chunk
                 if len(body) > limit_bytes:
-                    raise HTTPException(413, f"the body may have at most {limit_bytes} bytes")
+                    raise too_large
     except TimeoutError:
         message = f"no more of the body came for {stall_limit_s:g} s"
         raise HTTPException(408, message, {"connection": "close"}) from None

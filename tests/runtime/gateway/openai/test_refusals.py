@@ -12,6 +12,7 @@ from tests.support.fake_scheduler import FakeScheduler, answering, refusing
 from tests.support.http import exchange, post, request
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
+ANNOUNCED = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 4194305\r\n\r\n"  # and nothing of it comes
 
 
 async def test_unknown_model_is_not_found(client: openai.AsyncOpenAI, scheduler: FakeScheduler) -> None:
@@ -79,8 +80,9 @@ async def test_failure_of_an_accepted_call_is_a_status(client: openai.AsyncOpenA
         (post("/v1/completions", {"prompt": []}), 400, "invalid_argument", "prompt must have 1 or more entries"),
         (post("/v1/completions", {"prompt": "\ud800"}), 400, "invalid_argument", 'prompt must be text; "\\ud800" is not Unicode'),
         (post("/v1/completions", {"prompt": "x" * (4 << 20)}), 413, "request_too_large", "the body may have at most 4194304 bytes"),
+        (ANNOUNCED, 413, "request_too_large", "the body may have at most 4194304 bytes"),
     ],
-    ids=["path", "method", "json", "list", "messages", "max_tokens", "n", "prompt", "surrogate", "size"],
+    ids=["path", "method", "json", "list", "messages", "max_tokens", "n", "prompt", "surrogate", "size", "announced size"],
 )  # fmt: skip
 async def test_wrong_request_is_an_error_object(
     gateway: Gateway, scheduler: FakeScheduler, message: bytes, status: int, code: str, text: str
