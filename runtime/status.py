@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToJson
 from jetway.v1 import admin_pb2, scheduler_pb2
 
 from .admin_client import Gateway
+from .errors import Unavailable
 from .settings import format_bytes
 
 _CLEAR = "\x1b[H\x1b[2J"  # a terminal's screen
@@ -28,11 +29,22 @@ def show(gateway: Gateway, render: Render) -> None:
 
 
 def watch(gateway: Gateway, render: Render, every_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Show it again and again, on a terminal in place, until Ctrl-C. Raises Unavailable when nothing answers any more."""
+    """Show it again and again, on a terminal in place, until Ctrl-C.
+
+    Raises Unavailable when nothing answers at first; later it says so and asks on, for a lost gateway is replaced.
+    """
+    has_answered = False
     try:
         while True:
-            text = render(gateway.status())
-            print(_CLEAR + text if sys.stdout.isatty() else text, flush=True)
+            try:
+                text = render(gateway.status())
+            except Unavailable as error:
+                if not has_answered:
+                    raise
+                print(error.message, file=sys.stderr)
+            else:
+                has_answered = True
+                print(_CLEAR + text if sys.stdout.isatty() else text, flush=True)
             sleep(every_s)
     except KeyboardInterrupt:
         pass

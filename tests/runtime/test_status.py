@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -188,6 +189,21 @@ def test_watching_shows_it_again_until_ctrl_c(capsys: pytest.CaptureFixture[str]
         watch(Gateway(address), lambda status: status.model, 0.5, sleep)
     assert capsys.readouterr().out == "tiny\n" * 3
     assert pauses == [0.5] * 3
+
+
+def test_watching_outlives_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
+    """But needs one to begin with."""
+    answers = [STATUS, Unavailable("no gateway"), STATUS]
+    gateway = Mock(status=Mock(side_effect=answers))
+
+    def sleep(seconds: float) -> None:
+        if gateway.status.call_count == len(answers):
+            raise KeyboardInterrupt
+
+    watch(gateway, lambda status: status.model, 0.5, sleep)
+    assert capsys.readouterr() == ("tiny\n" * 2, "no gateway\n")
+    with pytest.raises(Unavailable, match="no gateway"):
+        watch(Mock(status=Mock(side_effect=answers[1])), lambda status: status.model, 0.5, sleep)
 
 
 def test_nothing_that_answers_is_one_line_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
