@@ -6,6 +6,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -128,7 +129,10 @@ class Child:
     async def stop(self, bound_s: float, number: signal.Signals = signal.SIGTERM) -> str | None:
         """Signal it, then SIGKILL after `bound_s`. What went wrong, if something did."""
         if self._process.returncode is None:
-            self._process.send_signal(number)
+            with suppress(ProcessLookupError):
+                os.kill(
+                    self._process.pid, number
+                )  # asyncio's `send_signal` may take away the status of one that has ended
         try:
             await asyncio.wait_for(self._process.wait(), bound_s)
         except TimeoutError:

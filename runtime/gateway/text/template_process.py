@@ -3,10 +3,12 @@
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,8 +140,8 @@ class TemplateProcess:
         if process is None:
             return None
         if process.returncode is None:
-            try:
-                process.kill()
-            except ProcessLookupError:
-                pass
+            with suppress(ProcessLookupError):
+                os.kill(
+                    process.pid, signal.SIGKILL
+                )  # asyncio's `kill` may take away the return code of one that has ended
         return await process.wait()
