@@ -1,5 +1,6 @@
 """The executor's end of the step boundary: one session at a time, its plans run by one thread, in order."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from .health import StepHealth
 from .session import End, Session, SessionEnded
 from .steps import Slots, Step
 from .wire import EPOCH_KEY
+
+log = logging.getLogger(__name__)
 
 NUM_CALL_THREADS = 8  # each open call holds one
 
@@ -83,10 +86,14 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
                 with self._health.step():
                     return slots.complete(step)
             except EngineFailed as error:
-                self._failure = error
-                session.end(End(grpc.StatusCode.INTERNAL, error.message))
-                self._failed(error)
-                raise
+                failure = error
+            except Exception as error:
+                log.exception("a fault of ours in step %d", step.plan.step)
+                failure = EngineFailed(f"a fault of ours in a step: {type(error).__name__}: {error}")
+            self._failure = failure
+            session.end(End(grpc.StatusCode.INTERNAL, failure.message))
+            self._failed(failure)
+            raise failure
 
 
 class ExecutorServer:

@@ -173,12 +173,16 @@ def test_an_interrupt_ends_the_wait() -> None:
     server.stop()
 
 
-def test_a_fault_of_ours_is_logged_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_ours_is_logged_named_and_as_bad(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody knows what state the device is in: the executor is replaced."""
     with serving(FailingEngine(IndexError("out of range")), tmp_path) as channel:
         session = open_session(channel, 1)
         session.send(first_plan())
-        assert session.end() == (grpc.StatusCode.INTERNAL, "IndexError: out of range")
-    assert [record.message for record in caplog.records] == ["a fault of ours ends the session of epoch 1"]
+        assert session.end() == (
+            grpc.StatusCode.INTERNAL,
+            "a fault of ours in a step: IndexError: out of range",
+        )
+    assert [record.message for record in caplog.records] == ["a fault of ours in step 1"]
 
 
 def test_a_scheduler_that_goes_away_leaves_the_executor_usable(channel: grpc.Channel) -> None:
