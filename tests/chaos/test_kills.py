@@ -48,12 +48,16 @@ async def test_what_computes_can_be_lost_and_no_request_is(engine_dir: Path, rol
         undisturbed = await Clients(lambda: address, Progress()).ask_all(requests)
         total = sum(len(tokens) for answer in undisturbed for tokens in answer.tokens)
         before = await settled(running)
+        gateway = process_of(running, "gateway")
+        num_fds = gateway.num_fds()
         progress = Progress()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(disturb(running, progress, victims, total))
             asking = tasks.create_task(Clients(lambda: address, progress).ask_all(requests))
         assert asking.result() == undisturbed
         after = await settled(running)
+        while gateway.num_fds() > num_fds + 2:
+            await asyncio.sleep(0.01)
         running.send_signal(signal.SIGTERM)
         ended = running.end()
         assert ended.status == 0, ended.out[-2000:]
