@@ -130,9 +130,8 @@ class Child:
         """Signal it, then SIGKILL after `bound_s`. What went wrong, if something did."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(
-                    self._process.pid, number
-                )  # asyncio's `send_signal` may take away the status of one that has ended
+                # Not asyncio's send_signal, which may take away the status of one that has ended.
+                os.kill(self._process.pid, number)
         try:
             await asyncio.wait_for(self._process.wait(), bound_s)
         except TimeoutError:

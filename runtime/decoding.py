@@ -4,6 +4,7 @@ gRPC decodes before it calls a method, and no interceptor hears of a failure. So
 and decode in front of the method.
 """
 
+import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
@@ -117,13 +118,14 @@ def _sync_method(method: Method, handler: Handler) -> Method:
         for message in messages:
             yield _decode(decode, message)
 
-    def respond(request: Any, context: grpc.ServicerContext) -> Any:
+    @functools.wraps(method)  # with its marks: gRPC asks whether it holds a thread
+    def respond(request: Any, context: grpc.ServicerContext, *send: Any) -> Any:
         if handler.request_streaming:
             return method(each(request), context)
         try:
             message = _decode(decode, request)
         except MalformedMessage as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return method(message, context)
+        return method(message, context, *send)
 
     return respond

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from jetway.scheduler.limits import LimitError
 from jetway.scheduler.plan import EngineDescription
 from jetway.scheduler.scheduler import Scheduler
 
@@ -32,7 +33,7 @@ async def step_with_each(
 ) -> None:
     """Step for ever: with `session`, whose engine the scheduler plans for, then with whatever `connect` gives.
 
-    Raises LimitError when a new executor cannot do what the limits allow or serves another engine, Fenced when a newer
+    Raises Unavailable when a new executor cannot do what the limits allow or serves another engine, Fenced when a newer
     scheduler has it.
     """
     while True:
@@ -43,7 +44,11 @@ async def step_with_each(
         finally:
             await session.close()
         session = await _next(loop, connect)
-        scheduler.executor_ready(session.engine, clock())
+        try:
+            scheduler.executor_ready(session.engine, clock())
+        except LimitError as error:
+            await session.close()
+            raise Unavailable(str(error)) from error
 
 
 async def _next(loop: StepLoop, connect: Callable[[], Awaitable[Session]]) -> Session:

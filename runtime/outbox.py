@@ -40,6 +40,8 @@ class Outbox:
         self._ready.set()
 
     def put(self, handle: int, event: TokenSampled | SequenceFinished) -> None:
+        if self._closed:
+            return
         if isinstance(event, TokenSampled):
             self._token(handle, event)
         else:

@@ -77,6 +77,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 session.outbox.put(handle, event)
         for session in [session for session in self._sessions.values() if session.outbox.is_full]:
             log.warning("session %d does not read its frames; cutting it", session.number)
+            session.outbox.close()  # before its requests end: it goes on with them over its next stream
             self._drop(session)
 
     async def Session(
@@ -113,8 +114,9 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     async def _read(self, session: _Session, requests: AsyncIterator[scheduler_pb2.SessionRequest]) -> None:
         try:
             async for message in requests:
-                self._take(session, message)
-                self._changed()
+                if session.number in self._sessions:  # else it was cut: what it asks, it asks again
+                    self._take(session, message)
+                    self._changed()
         finally:
             self._drop(session)
 
@@ -161,13 +163,13 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             session.outbox.accepted(add.handle)
 
     def _drop(self, session: _Session) -> None:
-        """Cancel what lives of the session and say no more to it."""
+        """Cancel what lives of the session, and say no more to it."""
         if self._sessions.pop(session.number, None) is None:
             return
-        session.outbox.close()
         for request_id in list(session.live.values()):
             self._scheduler.abort(request_id)
         self._changed()
+        session.outbox.close()
 
     def _changed(self) -> None:
         self.publish(self._scheduler.events())

@@ -93,7 +93,10 @@ class Supervisor:
         try:
             await signals.until_next(_shielded(keeping))
             renewing.cancel()
-            return await self._drain(signals, doors)
+            status = await self._drain(signals, doors)
+            if keeping.done():
+                await keeping  # raises why one was lost for good
+            return status
         finally:
             for task in (keeping, renewing):
                 task.cancel()

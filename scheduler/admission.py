@@ -88,7 +88,7 @@ class Admission:
         max_output = output_limit(request, engine)
         level = self._queues.class_of(request).level
         if generated is not None:
-            check_generated(generated, request, engine)
+            check_generated(generated, request, engine, max_output)
             return Judgement(max_output, None)
         self._check_room(request, level)
         return Judgement(max_output, self._demand.wait_s(self._queues, level))

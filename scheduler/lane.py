@@ -24,7 +24,7 @@ class _Due(NamedTuple):
 
 
 class _ClassDue:
-    """What is due of one class. A sequence is in here once, and goes when it starts or ends."""
+    """What is due of one class. A sequence is in here once; one that has started or ended goes when it comes up, or at a sweep."""
 
     def __init__(self) -> None:
         self._heap: list[_Due] = []

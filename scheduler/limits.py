@@ -87,15 +87,16 @@ def output_limit(request: Request, engine: EngineDescription) -> int:
     return _length_limit(request, engine)
 
 
-def check_generated(generated: Mapping[int, Items[int]], request: Request, engine: EngineDescription) -> None:
+def check_generated(
+    generated: Mapping[int, Items[int]], request: Request, engine: EngineDescription, max_output: int
+) -> None:
     """Raise InvalidRequest unless the request's sequences can have generated these tokens, and can generate more."""
     if not generated or not all(0 <= index < request.n for index in generated):
         raise InvalidRequest("generated", f"generated must name some of {request.n} sequences")
-    limit = output_limit(request, engine)
     for tokens in generated.values():
         _check_ids("generated", tokens, engine)
-        if len(tokens) >= limit:
-            raise InvalidRequest("generated", f"{len(tokens)} tokens are generated already, of at most {limit}")
+        if len(tokens) >= max_output:
+            raise InvalidRequest("generated", f"{len(tokens)} tokens are generated already, of at most {max_output}")
 
 
 def _check_ids(param: str, tokens: Items[int], engine: EngineDescription) -> None:

@@ -227,9 +227,9 @@ class Queues:
 
     def check(self, waiting: Items[Sequence], residents: Items[Sequence], claims: Claims) -> None:
         """Raise AssertionError unless every waiting sequence stands in exactly one place and the counts are right."""
-        parked = [s for names in self._parked.values() for s in names if s.parked_for is not None]
+        parked = [s for parked_here in self._parked.values() for s in parked_here if s.parked_for is not None]
         queued = [s for queue in self._classes.values() for s in [*queue, *queue.resumes]]
-        places = sorted(map(id, {id(s): s for s in parked}.values())) + sorted(map(id, queued))
+        places = [*{id(s) for s in parked}, *map(id, queued)]
         assert sorted(places) == sorted(map(id, waiting)), "a waiting sequence is lost, or stands in two places"
         assert self.num_waiting == len(waiting)
         for s in parked:

@@ -46,6 +46,7 @@ class Session:
         self.epoch = epoch
         self._begun: SimpleQueue[Step | Exception] = SimpleQueue()
         self._room = threading.Semaphore(MAX_PLANS_AHEAD)
+        self._is_over = False  # nobody completes any more
         self._results: SimpleQueue[StepResult | End] = SimpleQueue()
 
     def run(
@@ -73,6 +74,8 @@ class Session:
             for message in messages:
                 self._begun.put(begin(_decode(message)))
                 self._room.acquire()
+                if self._is_over:
+                    return
             self._begun.put(SessionEnded())
         except Exception as error:  # noqa: BLE001  # raised again by whoever completes steps
             self._begun.put(error)
@@ -96,7 +99,8 @@ class Session:
             log.exception("a fault of ours ends the session of epoch %d", self.epoch)
             end = End(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
         self.end(end)
-        self._room.release(MAX_PLANS_AHEAD)  # whoever reads may go on, to the end of the call
+        self._is_over = True
+        self._room.release()  # whoever reads sees it
 
     def _next(self) -> Step:
         step = self._begun.get()

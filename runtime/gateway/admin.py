@@ -9,6 +9,7 @@ from jetway.runtime.errors import PermissionDenied, Unavailable
 from jetway.v1 import admin_pb2, admin_pb2_grpc
 
 from .access import Access, check_admin
+from .faults import faults_as_errors
 from .grpc_call import Context, caller_of, errors_as_status, is_near
 from .metrics.instruments import Metrics
 from .session import SchedulerSession
@@ -47,9 +48,9 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     @asynccontextmanager
     async def _administering(self, context: Context) -> AsyncIterator[None]:
         async with errors_as_status(context):
-            with self._metrics.refusals():
+            with faults_as_errors("admin"), self._metrics.refusals():
                 check_admin(caller_of(context, self._access))
-            yield
+                yield
 
     async def _status(self) -> admin_pb2.StatusResponse:
         response = admin_pb2.StatusResponse(

@@ -4,14 +4,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.runtime.executor.health import StepHealth
-from jetway.runtime.executor.server import ExecutorServer, ExecutorService
+from jetway.runtime.executor.server import NUM_CALL_THREADS, ExecutorServer, ExecutorService
 from jetway.runtime.executor.simulated import SimulatedBehaviour
 from jetway.runtime.executor.steps import Slots
 from jetway.runtime.executor.wire import (
@@ -250,3 +251,15 @@ def test_a_tcp_address_is_taken_once() -> None:
     with pytest.raises(ConfigError):
         ExecutorServer(make_simulated(), f"127.0.0.1:{first.port}").start()
     first.stop()
+
+
+def test_watchers_of_its_health_keep_no_scheduler_out(channel: grpc.Channel) -> None:
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(2 * NUM_CALL_THREADS)]
+    for watch in watches:
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+    session = open_session(channel, 1)
+    assert session.run(first_plan()).slots == [0]
+    session.close()
+    for watch in watches:
+        watch.cancel()
