@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 
 from jetway.scheduler.classes import DEFAULT_CLASSES
 
-from .config import KeyConfig, ServeConfig
+from .config import ServeConfig
 from .errors import ConfigError
 from .gateway.access import Access
 from .gateway.auth import ApiKey, KeyRing
 from .gateway.placement import Caller, Placer, PriorityDialect
+from .named_config import KeyConfig
 from .policy import FCFS, service_classes
 
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")

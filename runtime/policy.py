@@ -8,7 +8,8 @@ from jetway.scheduler.limits import Limits, PreemptionMode
 from jetway.scheduler.plan import EngineDescription
 from jetway.scheduler.preemption import Reluctance
 
-from .config import ClassConfig, SchedulerConfig, TenantConfig
+from .config import SchedulerConfig
+from .named_config import ClassConfig, TenantConfig
 
 FCFS = "fcfs"
 POLICIES: dict[str, tuple[ServiceClass, ...]] = {

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from jetway.builder.manifest import Manifest
 
-from .config import ClassConfig, ExecutorConfig, SchedulerConfig, ServeConfig, TenantConfig
+from .config import ExecutorConfig, SchedulerConfig, ServeConfig
 from .errors import ConfigError
+from .named_config import ClassConfig, TenantConfig
 from .post import Post
 from .preflight import read_manifest
 

@@ -12,17 +12,15 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from .config import (
-    ClassConfig,
     ConfigSection,
     ExecutorConfig,
     GatewayConfig,
-    KeyConfig,
     SchedulerConfig,
     ServeConfig,
-    TenantConfig,
 )
 from .errors import ConfigError
 from .fields import check_value, without_none
+from .named_config import ClassConfig, KeyConfig, TenantConfig
 from .spellings import ALIASES, said_as
 
 _UNIT_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

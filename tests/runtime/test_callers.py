@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from jetway.runtime.callers import class_levels, make_access
-from jetway.runtime.config import KeyConfig, ServeConfig
+from jetway.runtime.config import ServeConfig
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.gateway.placement import Asked, Caller
 from jetway.runtime.layers import Resolved, resolve
+from jetway.runtime.named_config import KeyConfig
 from jetway.runtime.settings import Given
 
 HASH = hashlib.sha256(b"sk-acme").hexdigest()

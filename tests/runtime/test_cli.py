@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jetway.runtime import cli
-from jetway.runtime.config import KeyConfig
 from jetway.runtime.layers import resolve
+from jetway.runtime.named_config import KeyConfig
 from jetway.runtime.settings import Given
 
 

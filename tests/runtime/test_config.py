@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from jetway.runtime.config import ClassConfig, ExecutorConfig, GatewayConfig, KeyConfig, SchedulerConfig, ServeConfig
+from jetway.runtime.config import ExecutorConfig, GatewayConfig, SchedulerConfig, ServeConfig
 from jetway.runtime.errors import ConfigError
+from jetway.runtime.named_config import ClassConfig, KeyConfig
 
 
 def test_leaf_names_are_unique_so_that_each_can_be_a_flag() -> None:

@@ -3,15 +3,14 @@ from pathlib import Path
 import pytest
 
 from jetway.runtime.config import (
-    ClassConfig,
     ExecutorConfig,
     GatewayConfig,
     SchedulerConfig,
     ServeConfig,
-    TenantConfig,
 )
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.layers import resolve
+from jetway.runtime.named_config import ClassConfig, TenantConfig
 from jetway.runtime.settings import Given, Layer
 
 ENGINE: Layer = {"engine": Given("engines/tiny", "argument")}

@@ -2,8 +2,9 @@
 
 import pytest
 
-from jetway.runtime.config import ClassConfig, SchedulerConfig, TenantConfig
+from jetway.runtime.config import SchedulerConfig
 from jetway.runtime.errors import ConfigError
+from jetway.runtime.named_config import ClassConfig, TenantConfig
 from jetway.runtime.policy import limits, service_classes, tenant_weights
 from jetway.runtime.serve import make_scheduler
 from jetway.scheduler.classes import DEFAULT_CLASSES, ServiceClass, TimeoutAction
