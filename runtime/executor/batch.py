@@ -69,10 +69,22 @@ def unpack_tables(batch: StepBatch) -> Int32Array:
     return tables
 
 
-def fill_decodes(batch: StepBatch, rows: Rows) -> None:
-    """Give decodes their input, now that every token before this step is known. Modifies `input_ids`."""
-    decodes = np.flatnonzero(rows.decodes)
-    batch.input_ids[batch.subsequence_begins[decodes]] = [rows.states[row].tokens[-1] for row in decodes.tolist()]
+@dataclass(frozen=True, slots=True)
+class Decodes:
+    """Where a batch takes the last known token of which sequences: known only once every step before it is complete."""
+
+    places: Int64Array  # in `input_ids`
+    states: Sequence[SamplingState]
+
+    @classmethod
+    def of(cls, rows: Rows, batch: StepBatch) -> "Decodes":
+        decodes = np.flatnonzero(rows.decodes)
+        places = batch.subsequence_begins[decodes].astype(np.int64)
+        return cls(places, [rows.states[row] for row in decodes.tolist()])
+
+    def fill(self, batch: StepBatch) -> None:
+        """Modifies `input_ids`."""
+        batch.input_ids[self.places] = [state.tokens[-1] for state in self.states]
 
 
 def _prefix_sums(counts: Int32Array) -> Int32Array:

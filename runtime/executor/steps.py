@@ -12,7 +12,7 @@ from jetway.scheduler.plan import Slot, Start, StepPlan, StepResult, TokenLogpro
 from jetway.scheduler.request import SamplingParams
 
 from .base import Engine, Int32Array, Int64Array, Sampled, SamplingState, StepBatch
-from .batch import Rows, fill_decodes, pack, unpack_tables
+from .batch import Decodes, Rows, pack, unpack_tables
 from .counts import PlanError, SlotCounts, blocks_of
 
 
@@ -23,6 +23,7 @@ class Step:
     plan: StepPlan
     rows: Rows
     batch: StepBatch
+    decodes: Decodes
     skipped: list[Slot]  # rows of sequences that have ended
     num_ended: int  # sequences that had ended when it began
 
@@ -73,7 +74,7 @@ class Slots:
             live = ~self._counts.ended[slots]
             rows = self._advance(slots[live], num_tokens[live])
             batch = pack(rows, self._tables[rows.slots], self._description.block_size)
-            return Step(plan, rows, batch, slots[~live].tolist(), self._num_ended)
+            return Step(plan, rows, batch, Decodes.of(rows, batch), slots[~live].tolist(), self._num_ended)
 
     def complete(self, step: Step) -> StepResult:
         """Copy, compute, and append what was sampled. Raises EngineFailed: the session is then over."""
@@ -138,7 +139,8 @@ class Slots:
             tables = unpack_tables(step.batch)[live]
             step.rows = step.rows.keep(live)
             step.batch = pack(step.rows, tables, self._description.block_size)
-        fill_decodes(step.batch, step.rows)
+            step.decodes = Decodes.of(step.rows, step.batch)
+        step.decodes.fill(step.batch)
 
     def _append(self, step: Step, sampled: Sampled) -> StepResult:
         """Add to each sequence the token sampled for it, and note where that ends it."""
