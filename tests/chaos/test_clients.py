@@ -24,10 +24,11 @@ MOST_GROWTH_BYTES = 64 << 20  # of a gateway's memory, from its first load to it
 
 
 @pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
+async def running(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    """With the settings of the test's own, where it has some."""
     directory = tmp_path / "engine"
     directory.mkdir()
-    settings = {"num_device_blocks": "64", "simulated_step_s": "0.001", "stall_limit_s": "0.5"}
+    settings = {"num_device_blocks": "64", "simulated_step_s": "0.001", **getattr(request, "param", {})}
     with serving(write_engine(directory, byte_level()), **settings) as running:
         running.wait_for(READY)
         yield running
@@ -92,6 +93,7 @@ async def test_clients_that_leave_after_one_token(running: Running) -> None:
 
 
 @pytest.mark.timeout(120 * TIMES)
+@pytest.mark.parametrize("running", [{"stall_limit_s": "0.5"}], indirect=True, ids=["impatient"])
 async def test_clients_that_do_not_read(running: Running) -> None:
     """Each is cut after the stall limit; whoever reads is answered meanwhile."""
     async with nothing_stays(running) as clients:
