@@ -108,7 +108,7 @@ class Gateway:
 
     async def ready(self) -> None:
         """Return once the scheduler is connected: calls can start."""
-        await self._session.connected.wait()
+        await self._session.connection.on.wait()
 
     async def retire(self) -> None:
         """Let those who are here move to other gateways on the same ports, and serve them until they have; then `stop`."""

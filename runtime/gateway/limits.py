@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jetway.runtime.config import GatewayConfig
 from jetway.runtime.errors import InvalidArgument
 
-from .call import Call, Chat, Prompt
+from .call import Call, Chat
 
 CHARS_PER_TOKEN = 32  # far more than any text has on average: a prompt with more characters than these fits no engine
 
@@ -28,12 +28,15 @@ class CallLimits:
         _check("characters of a stop string", max(map(len, call.stop), default=0), config.max_stop_chars, "stop")
         most_chars = self.max_prompt_chars(max_seq_len)
         for prompt in call.prompts:
-            if isinstance(prompt, Chat):  # each takes a token, at least
-                _check("messages of a chat", len(prompt.messages), max_seq_len, "messages")
-            if isinstance(prompt, tuple):
-                check_tokens(prompt, max_seq_len)
-            else:
-                _check("characters of a prompt", _num_chars(prompt), most_chars, _param(prompt))
+            match prompt:
+                case Chat(messages):
+                    _check("messages of a chat", len(messages), max_seq_len, "messages")  # each takes a token, at least
+                    num_chars = sum(len(message.content) for message in messages)
+                    _check("characters of a prompt", num_chars, most_chars, "messages")
+                case str():
+                    _check("characters of a prompt", len(prompt), most_chars, "prompt")
+                case _:
+                    check_tokens(prompt, max_seq_len)
 
     def max_prompt_chars(self, max_seq_len: int) -> int:
         return self.config.max_prompt_chars or CHARS_PER_TOKEN * max_seq_len
@@ -47,17 +50,6 @@ def check_tokens(token_ids: Sequence[int], max_seq_len: int) -> None:
             "generate",
             param="prompt",
         )
-
-
-def _num_chars(prompt: Prompt) -> int:
-    """Of text that is to be tokenized."""
-    if isinstance(prompt, Chat):
-        return sum(len(message.content) for message in prompt.messages)
-    return len(prompt) if isinstance(prompt, str) else 0
-
-
-def _param(prompt: Prompt) -> str:
-    return "messages" if isinstance(prompt, Chat) else "prompt"
 
 
 def _check(what: str, value: int, limit: int, param: str) -> None:

@@ -122,7 +122,7 @@ class GrpcServer:
         admin: admin_pb2_grpc.AdminServicer,
         config: GatewayConfig,
         tls: Tls | None,
-        kserve: Registrable | None = None,
+        kserve: Registrable | None,
     ) -> None:
         self._config = config
         self._tls = tls

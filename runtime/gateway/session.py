@@ -34,8 +34,7 @@ class SchedulerSession:
     Requests go on over the next one, from the tokens that are here.
 
     A scheduler that stays away for `recovery_limit_s` loses them: they end as Unavailable, and so does every call until
-    it is back. `connected` and `lost` are set in turn, for those who wait for either; exactly one of them is. `ready` is
-    on while the scheduler says that what it gets is computed.
+    it is back. `connection` is on while there is a stream, `ready` while the scheduler says that what it gets is computed.
     """
 
     def __init__(self, address: str, recovery_limit_s: float) -> None:
@@ -45,9 +44,7 @@ class SchedulerSession:
         self._engine: common_pb2.EngineDescription | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self.connected = asyncio.Event()
-        self.lost = asyncio.Event()
-        self.lost.set()
+        self.connection = Switch()
         self.ready = Switch()
 
     @property
@@ -64,7 +61,7 @@ class SchedulerSession:
 
     def check_ready(self) -> None:
         """Raise Unavailable unless calls can start, and are computed."""
-        if not self.connected.is_set():
+        if not self.connection.on.is_set():
             raise Unavailable("the gateway has no connection to the scheduler")
         if not self.ready.on.is_set():
             raise Unavailable("the scheduler has no executor, or waits for a step that does not end")
@@ -120,7 +117,7 @@ class SchedulerSession:
             except Exception:
                 log.exception("a fault of the gateway ended the session with the scheduler")
             finally:
-                served = self.connected.is_set()
+                served = self.connection.on.is_set()
                 self._disconnected()
             backoff_s = _BACKOFF_S if served else min(2 * backoff_s, _MAX_BACKOFF_S)
             await asyncio.sleep(backoff_s)
@@ -145,16 +142,14 @@ class SchedulerSession:
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
-        self.lost.clear()
-        self.connected.set()
+        self.connection.turn(on=True)
 
     def _disconnected(self) -> None:
         """What lives waits for the next stream, for so long."""
-        if self.connected.is_set():
+        if self.connection.on.is_set():
             reason = "the connection to the scheduler was lost; try again"
             self._giving_up = asyncio.get_running_loop().call_later(self._recovery_limit_s, self._give_up, reason)
-        self.connected.clear()
-        self.lost.set()
+        self.connection.turn(on=False)
         self.ready.turn(on=False)
 
     def _give_up(self, reason: str) -> None:

@@ -173,7 +173,7 @@ async def receive_all(address: str, num_tokens: int) -> float:
     """Tokens a second, from the first to the last."""
     session = SchedulerSession(address, recovery_limit_s=0.0)
     session.start()
-    await session.connected.wait()
+    await session.connection.on.wait()
     inbox = Inbox(NUM_SEQS)
     await session.submit(requests(num_tokens), inbox)
     num_open, num_received, began = NUM_SEQS, 0, 0.0

@@ -30,7 +30,7 @@ REQUEST = Request(id="r", prompt=[1, 2], sampling=SamplingParams())
 async def session(scheduler: FakeScheduler) -> AsyncIterator[SchedulerSession]:
     session = SchedulerSession(scheduler.address, 10.0)
     session.start()
-    await session.connected.wait()
+    await session.connection.on.wait()
     yield session
     await session.close()
 
@@ -198,7 +198,7 @@ async def test_a_request_that_comes_while_the_scheduler_is_away_waits_for_it(
     session: SchedulerSession, scheduler: FakeScheduler
 ) -> None:
     scheduler.end_session()
-    await session.lost.wait()
+    await session.connection.off.wait()
     scheduler.script = answering([9])
     assert await tokens_of(await submit(session, REQUEST)) == [9]
 
@@ -210,7 +210,7 @@ async def test_a_request_that_is_cancelled_meanwhile_is_not_asked_for_again(
     gone, _ = await session.submit([REQUEST, REQUEST], Inbox(2))
     await scheduler.adds.get(), await scheduler.adds.get()
     scheduler.end_session()
-    await session.lost.wait()
+    await session.connection.off.wait()
     gone.cancel()
     assert (await scheduler.adds.get()).handle == 2
     assert scheduler.adds.empty()
@@ -231,7 +231,7 @@ async def test_what_another_scheduler_refuses_ends_with_its_reason(
 async def test_a_scheduler_that_stays_away_loses_its_requests(scheduler: FakeScheduler) -> None:
     session = SchedulerSession(scheduler.address, 0.0)
     session.start()
-    await session.connected.wait()
+    await session.connection.on.wait()
     scheduler.script = lambda add: [accepted(add.handle)]
     inbox = await submit(session, REQUEST)
 
@@ -247,10 +247,10 @@ async def test_a_scheduler_that_stays_away_loses_its_requests(scheduler: FakeSch
 
 async def test_another_scheduler_at_the_address_is_found(session: SchedulerSession, scheduler: FakeScheduler) -> None:
     await scheduler.__aexit__(None, None, None)
-    await session.lost.wait()
+    await session.connection.off.wait()
 
     async with FakeScheduler(scheduler.address) as other:
-        await session.connected.wait()
+        await session.connection.on.wait()
         other.script = answering([9])
         assert await tokens_of(await submit(session, REQUEST)) == [9]
 
@@ -269,7 +269,7 @@ async def test_session_without_a_scheduler_refuses() -> None:
 async def test_close_ends_live_requests_as_unavailable(scheduler: FakeScheduler) -> None:
     session = SchedulerSession(scheduler.address, 10.0)
     session.start()
-    await session.connected.wait()
+    await session.connection.on.wait()
     submitting = asyncio.create_task(submit(session, REQUEST))
     await scheduler.adds.get()
 
