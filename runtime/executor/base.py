@@ -5,6 +5,7 @@ StepPlan into a StepBatch. It samples itself, since logits live where they were 
 the host share `sampling.py`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -66,11 +67,27 @@ class Sampled:
     copy_wait_s: float = 0.0  # of the step, its wait for copies that an engine makes beside its steps
 
 
-class Engine(Protocol):
-    """A loaded engine with its two pools. Calls come one at a time and take effect in order.
+class Launch(Protocol):
+    """A step that an engine has been given."""
 
-    A copy may be done later than its call, as long as nobody can tell; a step is done when `execute` returns.
+    def wait(self) -> Sampled:
+        """What it sampled, once that is known. Called once, in the order of the launches.
+
+        Raises EngineFailed when the step as a whole cannot be computed; the pools' other blocks are then unchanged.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """A loaded engine with its two pools. Copies and launches come one at a time, and take effect in that order.
+
+    A copy may be done later than its call, as long as nobody can tell. Waiting comes from a thread of its own.
     """
+
+    @property
+    def max_launches(self) -> int:
+        """Steps that may be launched before the oldest is waited for; 1: a launch may take as long as its step."""
+        ...
 
     @property
     def eos_token_ids(self) -> frozenset[int]: ...
@@ -87,9 +104,33 @@ class Engine(Protocol):
         """Copy host block i to device block i. Modifies the device pool."""
         ...
 
-    def execute(self, batch: StepBatch) -> Sampled:
+    def launch(self, batch: StepBatch) -> Launch:
         """Compute the batch, writing its KV into the device pool, and sample the wanted rows.
 
-        Raises EngineFailed when the step as a whole cannot be computed; the pools' other blocks are then unchanged.
+        While earlier steps are not waited for, the states of `pending_rows` lack the token that those rows compute, and
+        a row's sequence may turn out to have ended: nobody asks for what such a row samples. Raises as `wait` does.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A launch of which nothing is left to wait for."""
+
+    sampled: Sampled
+
+    def wait(self) -> Sampled:
+        return self.sampled
+
+
+class SynchronousEngine(ABC):
+    """The launches of an engine that does one step at a time."""
+
+    max_launches = 1
+
+    def launch(self, batch: StepBatch) -> Launch:
+        return Done(self.execute(batch))
+
+    @abstractmethod
+    def execute(self, batch: StepBatch) -> Sampled:
+        """Do the step. Raises EngineFailed as `Launch.wait` does."""

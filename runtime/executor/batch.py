@@ -71,20 +71,31 @@ def unpack_tables(batch: StepBatch) -> Int32Array:
 
 @dataclass(frozen=True, slots=True)
 class Decodes:
-    """Where a batch takes the last known token of which sequences: known only once every step before it is complete."""
+    """Where a batch takes the last known token of which sequences: it may still be unknown when the batch is packed."""
 
+    rows: Int64Array
     places: Int64Array  # in `input_ids`
+    past: Int32Array  # tokens before it
     states: Sequence[SamplingState]
 
     @classmethod
     def of(cls, rows: Rows, batch: StepBatch) -> "Decodes":
         decodes = np.flatnonzero(rows.decodes)
         places = batch.subsequence_begins[decodes].astype(np.int64)
-        return cls(places, [rows.states[row] for row in decodes.tolist()])
+        return cls(decodes, places, rows.past[decodes], [rows.states[row] for row in decodes.tolist()])
+
+    def split(self) -> "tuple[Decodes, Decodes]":
+        """Those whose token is known by now, and the others."""
+        known = np.array([len(state.tokens) for state in self.states], np.int32) > self.past
+        return self._only(known), self._only(~known)
 
     def fill(self, batch: StepBatch) -> None:
         """Modifies `input_ids`."""
         batch.input_ids[self.places] = [state.tokens[-1] for state in self.states]
+
+    def _only(self, kept: BoolArray) -> "Decodes":
+        states = [state for state, stays in zip(self.states, kept, strict=True) if stays]
+        return Decodes(self.rows[kept], self.places[kept], self.past[kept], states)
 
 
 def _prefix_sums(counts: Int32Array) -> Int32Array:

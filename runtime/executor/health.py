@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
@@ -26,7 +25,9 @@ class StepHealth:
         self._beat = beat
         self._servicer = health.HealthServicer()
         self._publish(stuck=False)
-        self._step_since: float | None = None
+        self._counting = threading.Lock()
+        self._num_steps = 0  # on the device
+        self._step_since: float | None = None  # the oldest of them
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="step-health", daemon=True)
 
@@ -41,14 +42,18 @@ class StepHealth:
         self._thread.join()
         self._servicer.enter_graceful_shutdown()
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """Around one step."""
-        self._step_since = time.monotonic()
-        try:
-            yield
-        finally:
-            self._step_since = None
+    def step_launched(self) -> None:
+        """A step is on the device."""
+        with self._counting:
+            self._num_steps += 1
+            if self._num_steps == 1:
+                self._step_since = time.monotonic()
+
+    def step_done(self) -> None:
+        """The oldest step is done, and the next has the device. One that fails never is: nothing comes after it."""
+        with self._counting:
+            self._num_steps -= 1
+            self._step_since = time.monotonic() if self._num_steps else None
 
     def _watch(self) -> None:
         was_stuck = False

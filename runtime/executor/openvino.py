@@ -13,7 +13,7 @@ from jetway.builder.manifest import OPENVINO_MODEL_FILE, Manifest, ManifestError
 from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.scheduler.plan import EngineDescription
 
-from .base import Int32Array, Sampled, StepBatch
+from .base import Int32Array, Sampled, StepBatch, SynchronousEngine
 from .description import describe, device_blocks
 from .pools import BlockPools
 from .sampling import sample
@@ -31,7 +31,7 @@ BATCH_INPUTS = (
 SLIDING_WINDOW_INPUT = 10  # of PagedAttentionExtension
 
 
-class OpenVinoEngine:
+class OpenVinoEngine(SynchronousEngine):
     """An Engine on the CPU. The device pool's tensors are inputs of the model, which writes new KV into them."""
 
     def __init__(self, manifest: Manifest, compiled: ov.CompiledModel, pools: BlockPools) -> None:

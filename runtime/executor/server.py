@@ -1,6 +1,5 @@
 """The executor's end of the step boundary: one session at a time, its plans run by one thread, in order."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +10,16 @@ import grpc
 from jetway.runtime.decoding import Decoding
 from jetway.runtime.errors import ConfigError, EngineFailed
 from jetway.runtime.wire import CHANNEL_OPTIONS, description_to_proto
-from jetway.scheduler.plan import DeviceBlock, Slot, Start, StepPlan, StepResult
+from jetway.scheduler.plan import DeviceBlock, Slot, Start, StepPlan
 from jetway.scheduler.request import SamplingParams, SequenceId
 from jetway.v1 import common_pb2, executor_pb2, executor_pb2_grpc
 
 from .base import Engine
 from .health import StepHealth
-from .session import End, Session, SessionEnded
-from .steps import Slots, Step
+from .session import End, Session
+from .steps import Slots
 from .wire import EPOCH_KEY
-
-log = logging.getLogger(__name__)
+from .work import Device, Work
 
 NUM_CALL_THREADS = 8  # each open call holds one
 
@@ -29,30 +27,24 @@ NUM_CALL_THREADS = 8  # each open call holds one
 class ExecutorService(executor_pb2_grpc.ExecutorServicer):
     """Describe and Run over one engine.
 
-    A newer session ends the running one at once, whether that waits for a plan or for the device. `failed` is called
-    after the session's end when a step has failed: the device is then in an unknown state.
+    A newer session ends the running one at once, whether that waits for a plan or for the device.
     """
 
-    def __init__(self, engine: Engine, health: StepHealth, failed: Callable[[EngineFailed], None]) -> None:
-        self._engine = engine
-        self._health = health
-        self._failed = failed
-        self._device = threading.Lock()  # held while a step runs
-        self._failure: EngineFailed | None = None
+    def __init__(self, device: Device) -> None:
+        self._device = device
         self._opening = threading.Lock()  # guards `_session`, the only one that may run plans
         self._session = Session(-1)
 
     def Describe(
         self, request: executor_pb2.DescribeRequest, context: grpc.ServicerContext
     ) -> common_pb2.EngineDescription:
-        return description_to_proto(self._engine.describe())
+        return description_to_proto(self._device.engine.describe())
 
     def Run(
         self, request_iterator: Iterator[executor_pb2.StepPlan], context: grpc.ServicerContext
     ) -> Iterator[executor_pb2.StepResult]:
         session = self._open(context)
-        slots = Slots(self._engine)
-        session.run(request_iterator, slots.begin, lambda step: self._complete(session, slots, step))
+        session.run(request_iterator, Work(self._device))
         for item in session.results():
             if isinstance(item, End):
                 if item.code is not grpc.StatusCode.OK:
@@ -72,28 +64,8 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
                 message = f"epoch {session.epoch} is not newer than {running.epoch}, the last that began"
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, message)
             self._session = session
-        running.end(End(grpc.StatusCode.ABORTED, f"a session of the newer epoch {session.epoch} has begun"))
+        running.fence(End(grpc.StatusCode.ABORTED, f"a session of the newer epoch {session.epoch} has begun"))
         return session
-
-    def _complete(self, session: Session, slots: Slots, step: Step) -> StepResult:
-        """Complete one step of the session. After a failure none is completed any more."""
-        with self._device:
-            if session is not self._session:
-                raise SessionEnded
-            if self._failure is not None:
-                raise self._failure
-            try:
-                with self._health.step():
-                    return slots.complete(step)
-            except EngineFailed as error:
-                failure = error
-            except Exception as error:
-                log.exception("a fault of ours in step %d", step.plan.step)
-                failure = EngineFailed(f"a fault of ours in a step: {type(error).__name__}: {error}")
-            self._failure = failure
-            session.end(End(grpc.StatusCode.INTERNAL, failure.message))
-            self._failed(failure)
-            raise failure
 
 
 class ExecutorServer:
@@ -121,7 +93,7 @@ class ExecutorServer:
             self.port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
             raise ConfigError(f"the executor cannot listen at {self._address}: {error}") from error
-        service = ExecutorService(self._engine, self._health, self._ends.put)
+        service = ExecutorService(Device(self._engine, self._health, self._ends.put))
         executor_pb2_grpc.add_ExecutorServicer_to_server(service, self._server)
         self._health.start(self._server)
         self._server.start()

@@ -1,12 +1,12 @@
 """One Run call: a thread of ours reads and begins plans, another completes them, gRPC's own sends results.
 
-What can be done while the device computes is done then: the next plan is read, decoded and made into arrays, the last
-result is encoded.
+What can be done while the device computes is done then: the next plan is read, decoded and made into arrays, or given to
+the device already; the last result is encoded.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -20,9 +20,9 @@ from jetway.v1 import executor_pb2
 from .counts import PlanError
 from .steps import Step
 from .wire import plan_from_proto, result_to_proto
+from .work import Work
 
-MAX_PLANS_AHEAD = 2  # begun and not yet taken; more stay with gRPC, whose flow control slows the scheduler
-MAX_UNSENT_RESULTS = 16  # a scheduler is at most one plan ahead; one that sends and never reads is cut off
+MAX_UNSENT_RESULTS = 16  # a scheduler is a few plans ahead; one that sends and never reads is cut off
 
 log = logging.getLogger(__name__)
 
@@ -45,22 +45,23 @@ class Session:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self._begun: SimpleQueue[Step | Exception] = SimpleQueue()
-        self._room = threading.Semaphore(MAX_PLANS_AHEAD)
-        self._is_over = False  # nobody completes any more
         self._results: SimpleQueue[StepResult | End] = SimpleQueue()
+        self._is_fenced = False
+        self._beginning = threading.Lock()
+        self._begins = True  # guarded by it: whether plans still begin
 
-    def run(
-        self,
-        messages: Iterator[executor_pb2.StepPlan],
-        begin: Callable[[StepPlan], Step],
-        complete: Callable[[Step], StepResult],
-    ) -> None:
-        """Begin to read `messages`, and to `begin` and `complete` each, in order, until that or they are over."""
-        threading.Thread(target=self._begin, args=(messages, begin), name="plans", daemon=True).start()
-        threading.Thread(target=self._complete, args=(complete,), name="steps", daemon=True).start()
+    def run(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
+        """Begin to read `messages`, and to do the `work` of each, in order, until that or they are over."""
+        threading.Thread(target=self._do, args=(messages, work), name="steps", daemon=True).start()
 
     def end(self, end: End) -> None:
         self._results.put(end)
+
+    def fence(self, end: End) -> None:
+        """End it at once: what is not on the device yet does not go there."""
+        self._is_fenced = True
+        self.end(end)
+        self._begun.put(SessionEnded())
 
     def results(self) -> Iterator[executor_pb2.StepResult | End]:
         """What is to be sent; an End is the last."""
@@ -68,48 +69,67 @@ class Session:
             yield result_to_proto(item)
         yield item
 
-    def _begin(self, messages: Iterator[executor_pb2.StepPlan], begin: Callable[[StepPlan], Step]) -> None:
+    def _do(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
+        """All of the session, once the device is left by the one before it."""
+        room = threading.Semaphore(work.max_begun)
+        with work.turn:
+            threading.Thread(target=self._begin, args=(messages, work, room), name="plans", daemon=True).start()
+            self.end(self._complete(work, room))
+            with self._beginning:
+                self._begins = False
+            room.release()  # whoever reads sees it
+            while not self._begun.empty():
+                self._abandon(self._begun.get(), work)
+
+    def _begin(self, messages: Iterator[executor_pb2.StepPlan], work: Work, room: threading.Semaphore) -> None:
         """What goes wrong here counts once the plans before it are complete."""
         try:
             for message in messages:
-                self._begun.put(begin(_decode(message)))
-                self._room.acquire()
-                if self._is_over:
-                    return
+                room.acquire()
+                with self._beginning:
+                    if not self._begins:
+                        return
+                    self._begun.put(work.begin(_decode(message)))
             self._begun.put(SessionEnded())
         except Exception as error:  # noqa: BLE001  # raised again by whoever completes steps
             self._begun.put(error)
 
-    def _complete(self, complete: Callable[[Step], StepResult]) -> None:
-        """To the end of the session, whatever that is."""
+    def _complete(self, work: Work, room: threading.Semaphore) -> End:
+        """Steps, until that is over; how it ended."""
         try:
             while True:
-                self._results.put(complete(self._next()))
+                self._results.put(work.complete(self._next(work)))
+                room.release()
         except SessionEnded:
-            end = End(grpc.StatusCode.OK)
+            return End(grpc.StatusCode.OK)
         except TooFarBehind as error:
-            end = End(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            return End(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except (PlanError, MalformedMessage) as error:
-            end = End(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            return End(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except EngineFailed as error:
-            end = End(grpc.StatusCode.INTERNAL, error.message)
+            return End(grpc.StatusCode.INTERNAL, error.message)
         except grpc.RpcError:  # the client is gone, or the call has ended
-            end = End(grpc.StatusCode.CANCELLED)
+            return End(grpc.StatusCode.CANCELLED)
         except Exception as error:
             log.exception("a fault of ours ends the session of epoch %d", self.epoch)
-            end = End(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
-        self.end(end)
-        self._is_over = True
-        self._room.release()  # whoever reads sees it
+            return End(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
 
-    def _next(self) -> Step:
+    def _next(self, work: Work) -> Step:
         step = self._begun.get()
         if isinstance(step, Exception):
             raise step
-        self._room.release()
+        if self._is_fenced:
+            self._abandon(step, work)
+            raise SessionEnded
         if self._results.qsize() >= MAX_UNSENT_RESULTS:
+            self._abandon(step, work)
             raise TooFarBehind(f"{MAX_UNSENT_RESULTS} results wait to be read")
         return step
+
+    @staticmethod
+    def _abandon(step: Step | Exception, work: Work) -> None:
+        if isinstance(step, Step):
+            work.abandon(step)
 
 
 class TooFarBehind(Exception):

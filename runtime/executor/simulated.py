@@ -9,7 +9,7 @@ import numpy as np
 
 from jetway.scheduler.plan import EngineDescription, TokenLogprobs
 
-from .base import Int32Array, Sampled, SamplingState, StepBatch
+from .base import Int32Array, Sampled, SamplingState, StepBatch, SynchronousEngine
 from .kv_tags import KvTags
 from .noise import GAMMA, Uint64Array, mix64
 
@@ -48,7 +48,7 @@ class SimulatedBehaviour:
 PLAIN = SimulatedBehaviour()
 
 
-class SimulatedEngine:
+class SimulatedEngine(SynchronousEngine):
     """An Engine whose tokens are a hash of (content hash, position), whatever the batch.
 
     It never gives an end token unless `eos_probability` says so, nor a stop token before `min_tokens`.

@@ -4,16 +4,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import numpy as np
 
-from jetway.scheduler.plan import Slot, Start, StepPlan, StepResult, TokenLogprobs
-from jetway.scheduler.request import SamplingParams
+from jetway.scheduler.plan import Slot, StepPlan, StepResult, TokenLogprobs
 
-from .base import Engine, Int32Array, Int64Array, Sampled, SamplingState, StepBatch
+from .base import Engine, Int32Array, Int64Array, Launch, Sampled, SamplingState, StepBatch
 from .batch import Decodes, Rows, pack, unpack_tables
 from .counts import PlanError, SlotCounts, blocks_of
+from .starts import sampling_state
 
 
 @dataclass(slots=True)
@@ -25,15 +24,27 @@ class Step:
     batch: StepBatch
     decodes: Decodes
     skipped: list[Slot]  # rows of sequences that have ended
-    num_ended: int  # sequences that had ended when it began
+    num_ended: int  # sequences that had ended when it was last looked at
+    launched: "Launched | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What the engine made of it; nothing where it has no row."""
+
+    launch: Launch | None
+    began: float  # perf_counter()
+    copied_out_s: float
+    copied_in_s: float
 
 
 class Slots:
     """The sequences resident in an engine, by slot; a session's state.
 
-    A plan begins while the one before it may still compute: counts and block tables advance then, token values and ends
-    when it completes, as in the scheduler. Begins and completes each come in the order of the plans, from a thread
-    each. Counts and tables are arrays over all slots, so that a batch is built without a loop over tokens.
+    A plan begins while those before it may still compute: counts and block tables advance then, token values and ends
+    when it is collected, as in the scheduler. Each of begin, launch and collect comes in the order of the plans; collect
+    may come from another thread. Counts and tables are arrays over all slots, so that a batch is built without a loop over
+    tokens.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -45,6 +56,8 @@ class Slots:
         self._states: dict[int, SamplingState] = {}
         self._step = 0
         self._num_ended = 0
+        self._num_out = 0  # steps launched and not yet collected
+        self._collected_at = 0.0
         self._books = threading.Lock()  # guards all of the above against the other thread
 
     def __repr__(self) -> str:
@@ -57,8 +70,10 @@ class Slots:
         return f"<Slots after step {self._step} [{', '.join(residents)}]>"
 
     def run(self, plan: StepPlan) -> StepResult:
-        """Begin and complete `plan`. Raises what they raise."""
-        return self.complete(self.begin(plan))
+        """Do all of `plan`. Raises what that raises."""
+        step = self.begin(plan)
+        self.launch(step)
+        return self.collect(step)
 
     def begin(self, plan: StepPlan) -> Step:
         """Release, admit and advance. Raises PlanError for an illegal plan, which then changed nothing."""
@@ -76,44 +91,43 @@ class Slots:
             batch = pack(rows, self._tables[rows.slots], self._description.block_size)
             return Step(plan, rows, batch, Decodes.of(rows, batch), slots[~live].tolist(), self._num_ended)
 
-    def complete(self, step: Step) -> StepResult:
-        """Copy, compute, and append what was sampled. Raises EngineFailed: the session is then over."""
+    def launch(self, step: Step) -> None:
+        """Copy, and give the engine its batch. Raises EngineFailed: the session is then over."""
         began = time.perf_counter()
         with self._books:
             self._catch_up(step)
+            self._num_out += 1
         copied_out_s = _copy(self._engine.copy_out, step.plan.copies_out)
         copied_in_s = _copy(self._engine.copy_in, step.plan.copies_in)
-        if len(step.rows.slots):
-            sampled = self._engine.execute(step.batch)
-            copied_in_s += sampled.copy_wait_s
-            with self._books:
-                result = self._append(step, sampled)
-        else:
-            result = StepResult(step=step.plan.step, skipped=step.skipped)
-        elapsed_s = time.perf_counter() - began
-        return replace(result, elapsed_s=elapsed_s, copied_out_s=copied_out_s, copied_in_s=copied_in_s)
+        launch = self._engine.launch(step.batch) if len(step.rows.slots) else None
+        step.launched = Launched(launch, began, copied_out_s, copied_in_s)
+
+    def collect(self, step: Step) -> StepResult:
+        """Append what was sampled, once it is known. Raises EngineFailed: the session is then over."""
+        launched = step.launched
+        assert launched is not None
+        sampled = launched.launch.wait() if launched.launch else None
+        with self._books:
+            self._num_out -= 1
+            result = self._append(step, sampled) if sampled else StepResult(step=step.plan.step, skipped=step.skipped)
+        began = max(launched.began, self._collected_at)  # the engine was at the step before until then
+        self._collected_at = time.perf_counter()
+        return replace(
+            result,
+            elapsed_s=self._collected_at - began,
+            copied_out_s=launched.copied_out_s,
+            copied_in_s=launched.copied_in_s + (sampled.copy_wait_s if sampled else 0.0),
+        )
 
     def _admit(self, plan: StepPlan) -> None:
         """Start sequences and grow block tables."""
         for start in plan.starts:
             self._tables[start.slot, : len(start.blocks)] = start.blocks
-            self._states[start.slot] = self._state_of(start)
+            self._states[start.slot] = sampling_state(start, self._engine.eos_token_ids, self._description.vocab_size)
         ends = self._counts.blocks.copy()  # as after growth, so the blocks find their places from the last back
         for slot, block in zip(reversed(plan.grow_slots), reversed(plan.grow_blocks), strict=True):
             ends[slot] -= 1
             self._tables[slot, ends[slot]] = block
-
-    def _state_of(self, start: Start) -> SamplingState:
-        params, index = start.sampling, start.sequence_id.index
-        stop_ids = {*params.stop_token_ids, *(() if params.ignore_eos else self._engine.eos_token_ids)}
-        return SamplingState(
-            sequence_index=index,
-            content_hash=content_hash(start.tokens[: start.prompt_len], index, params),
-            params=params,
-            stop_ids=frozenset(token for token in stop_ids if token < self._description.vocab_size),
-            tokens=list(start.tokens),
-            prompt_len=start.prompt_len,
-        )
 
     def _advance(self, slots: Int64Array, num_tokens: Int32Array) -> Rows:
         """The next `num_tokens` known tokens of each slot count as computed, and what they sample as known."""
@@ -132,7 +146,7 @@ class Slots:
         )
 
     def _catch_up(self, step: Step) -> None:
-        """Every step before this one is complete: leave out what they ended, and fill in what they sampled."""
+        """Leave out what collected steps have ended, and fill in what they sampled; what others will is pending."""
         if step.num_ended != self._num_ended:
             live = np.array([not state.ended for state in step.rows.states], bool)
             step.skipped += step.rows.slots[~live].tolist()
@@ -140,16 +154,25 @@ class Slots:
             step.rows = step.rows.keep(live)
             step.batch = pack(step.rows, tables, self._description.block_size)
             step.decodes = Decodes.of(step.rows, step.batch)
-        step.decodes.fill(step.batch)
+            step.num_ended = self._num_ended
+        decodes = step.decodes
+        if self._num_out:
+            decodes, pending = decodes.split()
+            step.batch = replace(step.batch, pending_rows=pending.rows)
+        decodes.fill(step.batch)
 
     def _append(self, step: Step, sampled: Sampled) -> StepResult:
         """Add to each sequence the token sampled for it, and note where that ends it."""
         wanted: list[Slot] = step.rows.slots[step.rows.sampling].tolist()
-        slots, states, tokens = wanted, step.batch.sample_states, sampled.tokens
-        if sampled.failures:
-            for row in sampled.failures:
-                self._end(slots[row], states[row])
-            good = [row for row in range(len(wanted)) if row not in sampled.failures]
+        slots, states, tokens, failures = wanted, step.batch.sample_states, sampled.tokens, sampled.failures
+        over: list[int] = []
+        if step.num_ended != self._num_ended:  # by steps that were not collected when it was launched
+            over = [row for row, state in enumerate(states) if state.ended]
+            failures = {row: message for row, message in failures.items() if row not in over}
+        for row in failures:
+            self._end(slots[row], states[row])
+        if void := {*over, *failures}:
+            good = [row for row in range(len(wanted)) if row not in void]
             slots, states, tokens = (
                 [slots[row] for row in good],
                 [states[row] for row in good],
@@ -165,9 +188,9 @@ class Slots:
             slots=slots,
             tokens=tokens,
             stopped=stopped,
-            skipped=step.skipped,
-            failures=[(wanted[row], message) for row, message in sampled.failures.items()],
-            logprobs=_of_the_good(sampled.logprobs, sampled.failures),
+            skipped=[*step.skipped, *(wanted[row] for row in over)],
+            failures=[(wanted[row], message) for row, message in failures.items()],
+            logprobs=_of_the_good(sampled.logprobs, void),
         )
 
     def _end(self, slot: Slot, state: SamplingState) -> None:
@@ -178,10 +201,10 @@ class Slots:
             self._counts.ended[slot] = True
 
 
-def _of_the_good(logprobs: Mapping[int, TokenLogprobs], failures: Mapping[int, str]) -> dict[int, TokenLogprobs]:
-    """By place among the rows that did not fail."""
-    good = ((row, scores) for row, scores in logprobs.items() if row not in failures)
-    return {row - sum(failed < row for failed in failures): scores for row, scores in good}
+def _of_the_good(logprobs: Mapping[int, TokenLogprobs], void: set[int]) -> dict[int, TokenLogprobs]:
+    """By place among the rows that are not void."""
+    good = ((row, scores) for row, scores in logprobs.items() if row not in void)
+    return {row - sum(other < row for other in void): scores for row, scores in good}
 
 
 def _copy(copy: Callable[[Int32Array, Int32Array], None], blocks: Sequence[tuple[int, int]]) -> float:
@@ -191,11 +214,3 @@ def _copy(copy: Callable[[Int32Array, Int32Array], None], blocks: Sequence[tuple
     began = time.perf_counter()
     copy(*np.array(blocks, np.int32).T)
     return time.perf_counter() - began
-
-
-def content_hash(prompt: Sequence[int], sequence_index: int, params: SamplingParams) -> int:
-    """64 bits that name a sequence by what decides its tokens: prompt, index and, unless greedy, seed."""
-    digest = blake2b(np.asarray(prompt, np.int64).tobytes(), digest_size=8)
-    key = [sequence_index] if params.greedy else [sequence_index, params.seed]
-    digest.update(np.array(key, np.uint64).tobytes())
-    return int.from_bytes(digest.digest(), "little")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch
+from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch, SynchronousEngine
 from jetway.runtime.executor.sampling import sample
 from jetway.runtime.executor.trt_bindings import DeviceMemory, StepBinder
 from jetway.runtime.executor.trt_kv import KvLayout
@@ -27,7 +27,7 @@ def layout_of(model: Llama, interpreter: Interpreter) -> KvLayout:
     )
 
 
-class InterpretedEngine:
+class InterpretedEngine(SynchronousEngine):
     """Does what an engine on a GPU would do: binds, fills the holes, runs, samples, copies slabs.
 
     In every second step the sampled tokens are fed from the device, as if the host had not seen them yet.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jetway.builder.manifest import read
 from jetway.runtime.config import ExecutorConfig
-from jetway.runtime.executor.base import Sampled, StepBatch
+from jetway.runtime.executor.base import Sampled, StepBatch, SynchronousEngine
 from jetway.runtime.executor.tensorrt.device import Device
 from jetway.runtime.executor.tensorrt.engine import TensorRtEngine
 from jetway.runtime.executor.tensorrt.load import assemble
@@ -59,7 +59,7 @@ def load_stand_in(directory: Path, settings: ExecutorConfig, device: Device) -> 
     return assemble(read(directory), directory, settings, device)
 
 
-class SeeingLittle:
+class SeeingLittle(SynchronousEngine):
     """The engine, fed in every second step from the device with what was sampled, as if the host had not seen it."""
 
     def __init__(self, engine: TensorRtEngine) -> None:

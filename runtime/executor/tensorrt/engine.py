@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from jetway.builder.manifest import Manifest
 from jetway.runtime.errors import EngineFailed
-from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch
+from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch, SynchronousEngine
 from jetway.runtime.executor.description import describe
 from jetway.runtime.executor.trt_bindings import DeviceMemory, StepBinder
 from jetway.runtime.executor.trt_kv import KvLayout
@@ -16,7 +16,7 @@ from .pools import SlabPools
 from .runner import StepRunner
 
 
-class TensorRtEngine:
+class TensorRtEngine(SynchronousEngine):
     """An Engine of one rank. `load.py` makes it."""
 
     def __init__(self, manifest: Manifest, layout: KvLayout, runner: StepRunner, pools: SlabPools) -> None:

@@ -38,11 +38,18 @@ def test_it_beats_unless_a_step_stays() -> None:
     health = StepHealth(0.008, lambda: beats.put(None))
     health.start(grpc.server(ThreadPoolExecutor(1)))
     beats.get()
-    with health.step():
-        num_before = beats.qsize()
-        for _ in range(5):
-            time.sleep(0.01)  # five looks each
-        assert beats.qsize() - num_before <= 2  # one under way as the step began, and the first that saw it
+    health.step_launched()
+    health.step_launched()
+    num_before = beats.qsize()
+    for _ in range(5):
+        time.sleep(0.01)  # five looks each
+    assert beats.qsize() - num_before <= 2  # one under way as the step began, and the first that saw it
+    health.step_done()
+    num_before = beats.qsize()
+    for _ in range(5):
+        time.sleep(0.01)
+    assert 0 < beats.qsize() - num_before <= 3  # the next step is another one, which then stays too
+    health.step_done()
     while beats.qsize() < num_before + 5:  # bounded by the test's timeout
         time.sleep(0.001)
     health.stop()

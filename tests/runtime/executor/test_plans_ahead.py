@@ -1,4 +1,4 @@
-"""A plan that begins while the one before it computes gives what it would have given after it."""
+"""A plan that begins, or is launched, while the one before it computes gives what it would have given after it."""
 
 import random
 from dataclasses import replace
@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from jetway.runtime.executor.simulated import SimulatedBehaviour
-from jetway.runtime.executor.steps import Slots
+from jetway.runtime.executor.steps import Slots, Step
+from jetway.runtime.executor.wire import result_to_proto
 from jetway.scheduler.plan import StepResult
 from jetway.scheduler.request import SamplingParams
 from tests.runtime.executor.driving import Job, make_simulated
+from tests.runtime.executor.launching import LaunchingEngine
 from tests.runtime.executor.scheduled import Driver, Room
 
 BEHAVIOUR = SimulatedBehaviour(eos_probability=0.08, fail_on=999, verify_kv=True)
@@ -47,10 +49,33 @@ def test_results_are_those_of_one_after_the_other(seed: int) -> None:
     assert any(result.failures for result in driver.results)
     assert driver.counters.num_preemptions > 0
     slots = Slots(make_simulated(BEHAVIOUR, eos=EOS))
+
+    def complete(step: Step) -> StepResult:
+        slots.launch(step)
+        return untimed(slots.collect(step))
+
     begun = [slots.begin(plan) for plan in driver.plans[:2]]
     results = []
     for plan in driver.plans[2:]:
-        results.append(untimed(slots.complete(begun.pop(0))))
+        results.append(complete(begun.pop(0)))
         begun.append(slots.begin(plan))
-    results += [untimed(slots.complete(step)) for step in begun]
+    results += [complete(step) for step in begun]
     assert results == driver.results
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_launches_ahead_give_the_results_of_one_after_the_other(seed: int) -> None:
+    """Each step is launched before its predecessor's tokens are known, and some of its rows turn out to have ended."""
+    driver = scheduled(seed)
+    engine = LaunchingEngine(BEHAVIOUR, frozenset(EOS))
+    slots = Slots(engine)
+    launched: list[Step] = []
+    results = []
+    for plan in driver.plans:
+        launched.append(slots.begin(plan))
+        slots.launch(launched[-1])
+        if len(launched) > 1:
+            results.append(untimed(slots.collect(launched.pop(0))))
+    results += [untimed(slots.collect(step)) for step in launched]
+    assert [result_to_proto(result) for result in results] == [result_to_proto(result) for result in driver.results]
+    assert engine.num_pending > 0

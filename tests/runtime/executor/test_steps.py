@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch
+from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch, SynchronousEngine
 from jetway.runtime.executor.counts import PlanError
-from jetway.runtime.executor.steps import Slots, content_hash
+from jetway.runtime.executor.starts import content_hash
+from jetway.runtime.executor.steps import Slots
 from jetway.scheduler.plan import EngineDescription, Slot, StepPlan, StepResult, TokenLogprobs
 from jetway.scheduler.request import SamplingParams
 from tests.runtime.executor.driving import GREEDY, make_description, make_plan, make_start
@@ -18,7 +19,7 @@ EOS = 2
 
 
 @dataclass
-class RecordingEngine:
+class RecordingEngine(SynchronousEngine):
     """Writes down its calls and samples what the test put into `answers`, one a step; else token 7 in every row."""
 
     answers: list[Sampled] = field(default_factory=list)

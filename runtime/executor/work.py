@@ -1,0 +1,87 @@
+"""The engine in the hands of one session at a time, and what a session does with it."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from jetway.runtime.errors import EngineFailed
+from jetway.scheduler.plan import StepPlan, StepResult
+
+from .base import Engine
+from .health import StepHealth
+from .steps import Slots, Step
+
+MAX_BEGUN = 3  # plans of an engine that does one step at a time: one on the device, two made into arrays meanwhile
+
+log = logging.getLogger(__name__)
+
+
+class Device:
+    """An engine, until a step fails on it: its state is then unknown, and no other is done. `failed` hears of that once."""
+
+    def __init__(self, engine: Engine, health: StepHealth, failed: Callable[[EngineFailed], None]) -> None:
+        self.engine = engine
+        self.health = health
+        self.turn = threading.Lock()  # held by the session whose steps are on it
+        self._failed = failed
+        self._failure: EngineFailed | None = None
+
+    @contextmanager
+    def at(self, step: Step) -> Iterator[None]:
+        """Around what may fail of a step. Raises EngineFailed."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except EngineFailed as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("a fault of ours in step %d", step.plan.step)
+            self._fail(EngineFailed(f"a fault of ours in a step: {type(error).__name__}: {error}"))
+
+    def _fail(self, failure: EngineFailed) -> None:
+        if self._failure is None:
+            self._failure = failure
+            self._failed(failure)
+        raise self._failure
+
+
+class Work:
+    """One session's plans on a device. An engine that takes several steps at once has each as soon as it has begun."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._slots = Slots(device.engine)
+        self._launches_ahead = device.engine.max_launches > 1
+        self.turn = device.turn  # to be held while work is done
+        self.max_begun = device.engine.max_launches if self._launches_ahead else MAX_BEGUN
+
+    def begin(self, plan: StepPlan) -> Step:
+        """At most `max_begun` may have begun and not been completed; others stay with gRPC, whose flow control slows the
+        scheduler. Raises PlanError for an illegal plan, and EngineFailed.
+        """
+        step = self._slots.begin(plan)
+        if self._launches_ahead:
+            self._launch(step)
+        return step
+
+    def complete(self, step: Step) -> StepResult:
+        """Raises EngineFailed."""
+        if step.launched is None:
+            self._launch(step)
+        with self._device.at(step):
+            result = self._slots.collect(step)
+        self._device.health.step_done()
+        return result
+
+    def abandon(self, step: Step) -> None:
+        """Nobody asks for its result: return when nothing of it is on the device."""
+        if step.launched is not None:
+            with suppress(EngineFailed):
+                self.complete(step)
+
+    def _launch(self, step: Step) -> None:
+        self._device.health.step_launched()
+        with self._device.at(step):
+            self._slots.launch(step)
