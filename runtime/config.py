@@ -51,6 +51,12 @@ class ExecutorConfig:
         1 << 30, "size of the host pool, where displaced sequences wait; 0: they compute again", low=0, unit="bytes"
     )
     num_device_blocks: int | None = setting(None, "blocks of the device pool, instead of kv_cache_memory", low=1)
+    pp_size: int = setting(
+        1,
+        "stages of a pipeline, each a process with a slice of the layers; a TensorRT engine has those it was built for",
+        low=1,
+        high=8,
+    )
     threads: int = setting(0, "compute threads; 0: all cores", low=0)
 
     def __post_init__(self) -> None:
@@ -100,10 +106,11 @@ class SchedulerConfig:
     max_preemptions: int = setting(
         8, "rather not preempt a sequence more often than this; a preference inside a level", low=0
     )
-    overlap: Literal["auto", "0", "1"] = setting(
+    overlap: Literal["auto", "0", "1", "2", "3", "4", "5", "6", "7", "8"] = setting(
         "auto",
-        "plans sent before the result of the one before; 1 hides the time between steps and makes a new arrival wait one "
-        "step more; auto: 1 where that time is over half a percent of a step",
+        "plans in flight when another is sent; 1 hides the time between steps and makes a new arrival wait one step more; "
+        "auto: 1 where that time is over half a percent of a step, and of a pipeline the number of stages, at most which "
+        "may be given",
     )
     write_through: bool = setting(
         False, "copy each block to the host pool as it fills, so that a preemption copies a tail at most"

@@ -60,9 +60,11 @@ class StepLoop:
                     await executor.send(plan)
                     sent.append(plan)
                 self._garbage.pause()  # the executor computes, or there is nothing to do
-                if plan is None and not sent:
+                if plan is None and sent:  # all that could be planned is in flight
+                    await self._commit(executor, sent, began)
+                elif plan is None:
                     await self._wait(ended)
-                while len(sent) > (0 if plan is None else self._overlap.depth):
+                while len(sent) > self._overlap.depth:
                     await self._commit(executor, sent, began)
         finally:
             ended.cancel()

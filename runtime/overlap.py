@@ -4,12 +4,15 @@ from collections import deque
 from statistics import median
 from typing import Protocol
 
+from .errors import ConfigError
+
+AUTO = "auto"
 WORTH_HIDING = 0.005  # of the median step: depth 1 costs a new arrival one more step (DESIGN section 5)
 NUM_STEPS = 64  # that the medians are taken over; decided anew after as many
 
 
 class Overlap(Protocol):
-    """`depth` plans may be in flight when another is made, 0 or 1."""
+    """`depth` plans may be in flight when another is made."""
 
     @property
     def depth(self) -> int: ...
@@ -53,6 +56,21 @@ class AutoOverlap:
             self._gaps_s.clear()
 
 
-def make_overlap(setting: str) -> Overlap:
-    """As the configuration says it: "auto", or a depth."""
-    return AutoOverlap() if setting == "auto" else FixedOverlap(int(setting))
+def make_overlap(setting: str, num_stages: int) -> Overlap:
+    """As the configuration says it: "auto", or a depth. Raises ConfigError for one that the engine has no stages for.
+
+    A pipeline has by itself one plan a stage under way, and one more to begin with as soon as the first stage is free.
+    """
+    if setting == AUTO:
+        return AutoOverlap() if num_stages == 1 else FixedOverlap(num_stages)
+    depth = int(setting)
+    if depth > max(1, num_stages):
+        raise ConfigError(
+            f"overlap is {depth}; an engine of {num_stages} stages has use for {max(1, num_stages)} at most"
+        )
+    return FixedOverlap(depth)
+
+
+def num_micro_batches(setting: str, num_stages: int) -> int:
+    """How many plans share the sequences that decode: all that may be in flight, where a pipeline computes them."""
+    return 1 if num_stages == 1 else 1 + (num_stages if setting == AUTO else int(setting))

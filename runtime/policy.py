@@ -10,6 +10,7 @@ from jetway.scheduler.preemption import Reluctance
 
 from .config import SchedulerConfig
 from .named_config import ClassConfig, TenantConfig
+from .overlap import num_micro_batches
 
 FCFS = "fcfs"
 POLICIES: dict[str, tuple[ServiceClass, ...]] = {
@@ -39,6 +40,7 @@ def limits(settings: SchedulerConfig, engine: EngineDescription) -> Limits:
         long_prefill_token_threshold=settings.long_prefill_token_threshold,
         max_waiting_time_s=settings.max_waiting_time_s,
         mix_prefill=settings.mix_prefill,
+        num_micro_batches=num_micro_batches(settings.overlap, engine.num_stages),
     )
 
 

@@ -75,12 +75,14 @@ def simulate(manifest: Manifest, settings: ExecutorConfig) -> "Engine":
     """An engine of the directory's shape without its model."""
     from .executor.description import as_configured
     from .executor.simulated import SimulatedBehaviour, SimulatedEngine, StepTimeModel
+    from .executor.simulated_pipeline import SimulatedPipeline
 
     shape = as_configured(manifest, settings, kind="simulated")
-    description = replace(shape, engine_id=f"simulated-{shape.engine_id}")
+    description = replace(shape, engine_id=f"simulated-{shape.engine_id}", num_stages=settings.pp_size)
     step_time = StepTimeModel(step_s=settings.simulated_step_s)
     behaviour = SimulatedBehaviour(step_time=step_time, verify_kv=False)  # a test's oracle costs time in every step
-    return SimulatedEngine(description, frozenset(manifest.tokens.eos_ids), behaviour)
+    kind = SimulatedEngine if settings.pp_size == 1 else SimulatedPipeline
+    return kind(description, frozenset(manifest.tokens.eos_ids), behaviour)
 
 
 def run_scheduler(post: Post) -> None:
@@ -106,9 +108,10 @@ async def _run_scheduler(post: Post) -> None:
     session = await executors.connect()
     config = post.config
     scheduler = make_scheduler(config.scheduler, session.engine, config.classes, config.tenants)
+    overlap = make_overlap(config.scheduler.overlap, session.engine.num_stages)
     work = asyncio.Event()
     service = SchedulerService(scheduler, work, time.monotonic)
-    loop = StepLoop(scheduler, service.publish, work, time.monotonic, make_overlap(config.scheduler.overlap))
+    loop = StepLoop(scheduler, service.publish, work, time.monotonic, overlap)
     server = grpc.aio.server(interceptors=[AsyncDecoding()], options=CHANNEL_OPTIONS)
     add_SchedulerServicer_to_server(service, server)
     server.add_insecure_port(post.address)

@@ -30,6 +30,7 @@ class EngineDescription:
     max_seq_len: int  # tokens, prompt and output together
     vocab_size: int
     capabilities: tuple[str, ...] = ()
+    num_stages: int = 1  # of a pipeline: so many steps are under way at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

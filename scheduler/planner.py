@@ -102,13 +102,20 @@ class Planner:
 
     def _plan_decodes(self, draft: StepDraft) -> None:
         """Best rank first, so that what yields is never a sequence that this step computes already."""
-        position = 0
-        while position < len(self._residents):
+        position, most, max_unresolved = 0, self._micro_batch(), self._limits.max_unresolved
+        while position < len(self._residents) and len(draft.rows) < most:
             sequence = self._residents[position]
             is_decode = sequence.known - sequence.computed == 1  # its gap, spelled out: this is the hottest line
-            if is_decode and sequence.plannable and not self._plan_decode(draft, sequence):
+            if is_decode and sequence.plannable(max_unresolved) and not self._plan_decode(draft, sequence):
                 continue  # it yielded itself: the next has moved up
             position += 1
+
+    def _micro_batch(self) -> int:
+        """Decodes of one plan: an even share, so that no stage of a pipeline waits for a longer step than its own."""
+        num_decodes = len(self._residents)
+        if self._limits.num_micro_batches > 1:
+            num_decodes = sum(sequence.gap == 1 for sequence in self._residents)
+        return -(-num_decodes // self._limits.num_micro_batches)
 
     def _plan_decode(self, draft: StepDraft, sequence: Sequence) -> bool:
         """Plan one token, with the block that it needs. False when the sequence had to yield."""

@@ -36,9 +36,11 @@ class PrefillControl:
         if not objectives:
             return self._limits.max_num_batched_tokens
         decodes = [sequence.computed for sequence in residents if sequence.gap == 1]
-        spare = self._estimates.prefill_tokens_within(min(objectives), len(decodes), sum(decodes))
+        share = self._limits.num_micro_batches  # that a token waits for, its own among them
+        num_decodes = -(-len(decodes) // share)
+        spare = self._estimates.prefill_tokens_within(min(objectives) / share, num_decodes, sum(decodes) // share)
         num_aged = sum(each.standing == LANE and each.gap > 1 for each in residents)
-        num_tokens = len(decodes) + max(self._block_size * (1 + num_aged), spare)
+        num_tokens = num_decodes + max(self._block_size * (1 + num_aged), spare)
         return min(self._limits.max_num_batched_tokens, num_tokens)
 
     def chunk(self, draft: StepDraft, begin: int, end: int, *, standing: int) -> int:

@@ -119,10 +119,9 @@ class Sequence:
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
 
-    @property
-    def plannable(self) -> bool:
-        """True while another token is wanted and at most one sampled token is in flight (DESIGN section 5)."""
-        return self.known < self.max_len and self.known - len(self.tokens) <= 1
+    def plannable(self, max_unresolved: int) -> bool:
+        """True while another token is wanted and no more sampled tokens than these are in flight (DESIGN section 5)."""
+        return self.known < self.max_len and self.known - len(self.tokens) <= max_unresolved
 
     @property
     def seniority(self) -> Seniority:

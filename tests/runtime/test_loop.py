@@ -16,9 +16,10 @@ from tests.support.scheduling import ReferenceExecutor, expected_tokens, make_en
 from tests.support.step_service import SteppedExecutor
 
 
-@pytest.mark.parametrize("depth", [0, 1])
-async def test_it_steps_while_there_is_work_and_sleeps_until_there_is_more(depth: int) -> None:
-    scheduler, executor, work = make_scheduler(), SteppedExecutor(ReferenceExecutor()), asyncio.Event()
+@pytest.mark.parametrize(("depth", "num_micro_batches"), [(0, 1), (1, 1), (4, 5)])
+async def test_it_steps_while_there_is_work_and_sleeps_until_there_is_more(depth: int, num_micro_batches: int) -> None:
+    scheduler = make_scheduler(num_micro_batches=num_micro_batches)
+    executor, work = SteppedExecutor(ReferenceExecutor()), asyncio.Event()
     said: list[Event] = []
     done = asyncio.Event()
 

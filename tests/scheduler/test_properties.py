@@ -26,7 +26,7 @@ from tests.support.scheduling import (
     make_scheduler,
 )
 
-MOST_IN_FLIGHT = 2
+MOST_IN_FLIGHT = 4
 LIMITS = st.fixed_dictionaries(
     {
         "max_num_seqs": st.sampled_from([4, 3, 6, 2, 1]),
@@ -39,6 +39,7 @@ LIMITS = st.fixed_dictionaries(
         "mix_prefill": st.booleans(),
         "max_prefill_seqs": st.sampled_from([None, None, 1, 2]),
         "long_prefill_token_threshold": st.sampled_from([0, 0, 6]),
+        "num_micro_batches": st.sampled_from([1, 1, 2, 5]),
     }
 )
 
@@ -83,7 +84,7 @@ CLASSES = st.tuples(*[service_class(name) for name in "xyz"]).map(list)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """The whole public face, with random sizes and 0 to 2 plans in flight; tokens are those of the request alone."""
+    """The whole public face, with random sizes and 0 to 4 plans in flight; tokens are those of the request alone."""
 
     @initialize(
         num_blocks=st.sampled_from([12, 20, 7, 4, 2, 1]),

@@ -326,6 +326,7 @@ class EngineDescription(_message.Message):
     MAX_SEQ_LEN_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     CAPABILITIES_FIELD_NUMBER: _builtins.int
+    NUM_STAGES_FIELD_NUMBER: _builtins.int
     engine_id: _builtins.str
     """Content hash of the engine directory; salts the prefix cache."""
     kind: _builtins.str
@@ -348,6 +349,8 @@ class EngineDescription(_message.Message):
     """Longest sequence, prompt and output together."""
     vocab_size: _builtins.int
     """Token ids are 0 .. vocab_size - 1."""
+    num_stages: _builtins.int
+    """Stages of a pipeline, each with a slice of the layers: so many steps are under way at once."""
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Optional abilities, by name (for example "logprobs", "copy")."""
@@ -367,10 +370,11 @@ class EngineDescription(_message.Message):
         max_seq_len: _builtins.int = ...,
         vocab_size: _builtins.int = ...,
         capabilities: _abc.Iterable[_builtins.str] | None = ...,
+        num_stages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_bytes", b"block_bytes", "block_size", b"block_size", "capabilities", b"capabilities", "engine_id", b"engine_id", "kind", b"kind", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "max_seq_len", b"max_seq_len", "num_device_blocks", b"num_device_blocks", "num_host_blocks", b"num_host_blocks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_bytes", b"block_bytes", "block_size", b"block_size", "capabilities", b"capabilities", "engine_id", b"engine_id", "kind", b"kind", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "max_seq_len", b"max_seq_len", "num_device_blocks", b"num_device_blocks", "num_host_blocks", b"num_host_blocks", "num_stages", b"num_stages", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

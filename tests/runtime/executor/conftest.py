@@ -1,12 +1,14 @@
 """The engines that tests run against. Importing torch and OpenVINO is left to the tests that need them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jetway.runtime.executor.base import Engine
-from tests.runtime.executor.driving import make_simulated
+from jetway.runtime.executor.simulated_pipeline import SimulatedPipeline
+from tests.runtime.executor.driving import make_description, make_simulated
 from tests.support.checkpoints import make_checkpoint, make_llama_checkpoint
 from tests.support.trt_interpreter import Sizes
 from tests.support.trt_llama import SMALL_MODEL, Llama
@@ -83,11 +85,13 @@ def stand_in_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFact
         return load_stand_in(directory, settings_of(model, sizes, NUM_HOST_BLOCKS), device)
 
 
-@pytest.fixture(params=["simulated", "tiny", "demo", "stand-in"])
+@pytest.fixture(params=["simulated", "pipeline", "tiny", "demo", "stand-in"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn; pools may hold what an earlier session left there."""
     if request.param == "simulated":
         return make_simulated()
+    if request.param == "pipeline":
+        return SimulatedPipeline(replace(make_description(), num_stages=3))
     fixture = {"tiny": "tiny_engine", "demo": "demo_openvino", "stand-in": "stand_in_engine"}[request.param]
     loaded: Engine = request.getfixturevalue(fixture)
     return loaded

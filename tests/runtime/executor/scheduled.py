@@ -28,6 +28,7 @@ class Room:
     mode: PreemptionMode = PreemptionMode.SWAP
     write_through: bool = False
     depth: int = 0  # plans that may go ahead of results
+    num_micro_batches: int = 1
 
 
 class Driver:
@@ -43,6 +44,7 @@ class Driver:
             preemption_mode=room.mode,
             watermark=0.0,
             write_through=room.write_through,
+            num_micro_batches=room.num_micro_batches,
         )
         self._scheduler = Scheduler(limits, CLASSES, description)
         self._slots = Slots(engine)
@@ -51,6 +53,7 @@ class Driver:
         self._events: list[Event] = []
         self.new_events: list[Event] = []  # of the last step
         self.plans: list[StepPlan] = []
+        self.num_known: list[int] = []  # results that were committed when each was made
         self.results: list[StepResult] = []
 
     def add(self, id: str, job: Job, service_class: str = "low", *, n: int = 1, tenant: str = "") -> None:
@@ -75,6 +78,7 @@ class Driver:
         plan = self._scheduler.plan(0.0)
         if plan is not None:
             self.plans.append(plan)
+            self.num_known.append(self._num_committed)
             self.results.append(replace(self._slots.run(plan), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0))
         waiting = self.results[self._num_committed :]
         if not waiting:

@@ -1,16 +1,20 @@
 """A plan that begins, or is launched, while the one before it computes gives what it would have given after it."""
 
 import random
+from collections import deque
 from dataclasses import replace
 
 import pytest
 
+from jetway.runtime.errors import EngineFailed
 from jetway.runtime.executor.simulated import SimulatedBehaviour
+from jetway.runtime.executor.simulated_pipeline import SimulatedPipeline
 from jetway.runtime.executor.steps import Slots, Step
 from jetway.runtime.executor.wire import result_to_proto
 from jetway.scheduler.plan import StepResult
 from jetway.scheduler.request import SamplingParams
-from tests.runtime.executor.driving import Job, make_simulated
+from jetway.v1 import executor_pb2
+from tests.runtime.executor.driving import Job, make_description, make_plan, make_simulated, make_start
 from tests.runtime.executor.launching import LaunchingEngine
 from tests.runtime.executor.scheduled import Driver, Room
 
@@ -22,12 +26,19 @@ def untimed(result: StepResult) -> StepResult:
     return replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
 
 
-def scheduled(seed: int) -> Driver:
+def scheduled(seed: int, depth: int = 1, num_micro_batches: int = 1) -> Driver:
     """Random requests of both levels, coming and going, in a pool that is too small for them; some of them fail."""
     rng = random.Random(seed)
     driver = Driver(
         make_simulated(BEHAVIOUR, eos=EOS),
-        Room(num_device_blocks=20, num_host_blocks=8, max_num_seqs=4, budget=24, depth=1),
+        Room(
+            num_device_blocks=20,
+            num_host_blocks=8,
+            max_num_seqs=4,
+            budget=24,
+            depth=depth,
+            num_micro_batches=num_micro_batches,
+        ),
     )
     for number in range(60):
         prompt = [rng.randrange(1, 900) for _ in range(rng.randint(1, 20))] + [999] * (rng.random() < 0.1)
@@ -63,19 +74,42 @@ def test_results_are_those_of_one_after_the_other(seed: int) -> None:
     assert results == driver.results
 
 
+def launched_ahead(slots: Slots, driver: Driver) -> list[executor_pb2.StepResult]:
+    """Each plan is launched when only the results that it was made with have been collected."""
+    launched: deque[Step] = deque()
+    results: list[StepResult] = []
+    for plan, num_known in zip(driver.plans, driver.num_known, strict=True):
+        while len(results) < num_known:
+            results.append(untimed(slots.collect(launched.popleft())))
+        launched.append(slots.begin(plan))
+        slots.launch(launched[-1])
+    results += [untimed(slots.collect(step)) for step in launched]
+    return [result_to_proto(result) for result in results]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_launches_ahead_give_the_results_of_one_after_the_other(seed: int) -> None:
     """Each step is launched before its predecessor's tokens are known, and some of its rows turn out to have ended."""
     driver = scheduled(seed)
     engine = LaunchingEngine(BEHAVIOUR, frozenset(EOS))
-    slots = Slots(engine)
-    launched: list[Step] = []
-    results = []
-    for plan in driver.plans:
-        launched.append(slots.begin(plan))
-        slots.launch(launched[-1])
-        if len(launched) > 1:
-            results.append(untimed(slots.collect(launched.pop(0))))
-    results += [untimed(slots.collect(step)) for step in launched]
-    assert [result_to_proto(result) for result in results] == [result_to_proto(result) for result in driver.results]
+    results = launched_ahead(Slots(engine), driver)
+    assert results == [result_to_proto(result) for result in driver.results]
     assert engine.num_pending > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pipeline_gives_the_results_of_one_step_after_the_other(seed: int) -> None:
+    driver = scheduled(seed, depth=3, num_micro_batches=4)
+    assert driver.counters.num_preemptions > 0
+    engine = SimulatedPipeline(replace(make_description(), num_stages=3), frozenset(EOS), BEHAVIOUR)
+    results = launched_ahead(Slots(engine), driver)
+    assert results == [result_to_proto(result) for result in driver.results]
+
+
+def test_a_pipeline_refuses_a_token_that_it_has_not_sampled() -> None:
+    slots = Slots(SimulatedPipeline(replace(make_description(), num_stages=2)))
+    first = slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)]))
+    second = slots.begin(make_plan(2, rows=[(0, 1)]))
+    slots.launch(first)
+    with pytest.raises(EngineFailed, match="a token that the last one has not sampled"):
+        slots.launch(second)

@@ -1,0 +1,77 @@
+"""A simulated engine of several stages: threads, through which every step and every copy goes in order."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from jetway.runtime.errors import EngineFailed
+from jetway.scheduler.plan import EngineDescription
+
+from .base import Int32Array, Launch, Sampled, StepBatch
+from .simulated import PLAIN, SimulatedBehaviour, SimulatedEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """A step on its way through the stages."""
+
+    sampled: "Future[Sampled]"
+
+    def wait(self) -> Sampled:
+        return self.sampled.result()
+
+
+class SimulatedPipeline(SimulatedEngine):
+    """Each stage takes an even share of a step's time; the KV is the last one's, which samples.
+
+    `sleeps[i]` lets that time pass in stage i.
+    """
+
+    def __init__(
+        self,
+        description: EngineDescription,
+        eos_token_ids: frozenset[int] = frozenset(),
+        behaviour: SimulatedBehaviour = PLAIN,
+        sleeps: Sequence[Callable[[float], None]] | None = None,
+    ) -> None:
+        super().__init__(description, eos_token_ids, behaviour, sleep=lambda duration_s: None)
+        self.max_launches = description.num_stages + 1  # one more waits for the first stage
+        self._step_time = behaviour.step_time
+        self._sleeps = sleeps or [time.sleep] * description.num_stages
+        self._stages = [ThreadPoolExecutor(1, f"stage-{number}") for number in range(description.num_stages)]
+
+    def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
+        copy = super().copy_out
+        self._enter(0, 0.0, lambda: copy(device_blocks, host_blocks))
+
+    def copy_in(self, host_blocks: Int32Array, device_blocks: Int32Array) -> None:
+        copy = super().copy_in
+        self._enter(0, 0.0, lambda: copy(host_blocks, device_blocks))
+
+    def launch(self, batch: StepBatch) -> Launch:
+        """Raises EngineFailed for a row whose token the last stage has yet to sample."""
+        if len(batch.pending_rows):
+            raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
+        sampled: Future[Sampled] = Future()
+        share_s = self._step_time.duration_s(batch) / len(self._stages)
+        self._enter(0, share_s, lambda: self._sample(batch, sampled))
+        return Passing(sampled)
+
+    def _enter(self, stage: int, share_s: float, end: Callable[[], None]) -> None:
+        """Spend `share_s` in this stage and those after it; the last does `end`."""
+        self._stages[stage].submit(self._pass, stage, share_s, end)
+
+    def _pass(self, stage: int, share_s: float, end: Callable[[], None]) -> None:
+        if share_s:
+            self._sleeps[stage](share_s)
+        if stage + 1 < len(self._stages):
+            self._enter(stage + 1, share_s, end)
+        else:
+            end()
+
+    def _sample(self, batch: StepBatch, sampled: "Future[Sampled]") -> None:
+        try:
+            sampled.set_result(self.execute(batch))
+        except Exception as error:  # noqa: BLE001  # raised again by whoever waits
+            sampled.set_exception(error)
