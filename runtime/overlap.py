@@ -59,7 +59,7 @@ class AutoOverlap:
 def make_overlap(setting: str, num_stages: int) -> Overlap:
     """As the configuration says it: "auto", or a depth. Raises ConfigError for one that the engine has no stages for.
 
-    A pipeline has by itself one plan a stage under way, and one more to begin with as soon as the first stage is free.
+    A pipeline has one plan a stage under way, and one more to begin with as soon as the first stage is free.
     """
     if setting == AUTO:
         return AutoOverlap() if num_stages == 1 else FixedOverlap(num_stages)
@@ -72,5 +72,5 @@ def make_overlap(setting: str, num_stages: int) -> Overlap:
 
 
 def num_micro_batches(setting: str, num_stages: int) -> int:
-    """How many plans share the sequences that decode: all that may be in flight, where a pipeline computes them."""
-    return 1 if num_stages == 1 else 1 + (num_stages if setting == AUTO else int(setting))
+    """How many plans share the sequences that decode: as many as are under way in the stages at once."""
+    return num_stages if setting == AUTO else min(num_stages, 1 + int(setting))

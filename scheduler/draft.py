@@ -73,7 +73,9 @@ class StepDraft:
         sequence.computed += num_tokens
         sequence.in_flight += 1
         samples = sequence.known == sequence.computed
-        sequence.known += samples
+        if samples:
+            sequence.known += 1
+            sequence.sampled_at = self.step
         row = self.rows[sequence.slot] = Row(sequence, num_tokens, sequence.computed, samples, grown)
         self._count(row, 1)
 

@@ -37,7 +37,9 @@ class Limits:
     long_prefill_token_threshold: int = 0  # most tokens of one prompt in a step that computes others too; 0: no bound
     max_waiting_time_s: float = 0.0  # hold a thin batch of first starts so long for company
     mix_prefill: bool = True  # False: a step prefills or decodes, never both
-    num_micro_batches: int = 1  # of a pipeline: the decodes are spread over so many plans, all in flight at once
+    num_micro_batches: int = (
+        1  # of a pipeline: decodes are spread over so many plans, and a sequence is in every so many
+    )
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:
@@ -53,14 +55,6 @@ class Limits:
                 raise LimitError(f"{name} must be at least 0 and finite, not {getattr(self, name)}")
         if self.aged_slots is not None and not 0 <= self.aged_slots <= self.max_num_seqs:
             raise LimitError(f"aged_slots must be in [0, max_num_seqs = {self.max_num_seqs}], not {self.aged_slots}")
-
-    @property
-    def max_unresolved(self) -> int:
-        """Sampled tokens of a sequence that may be in flight when it is planned: its next step needs their values.
-
-        One device has them when it comes to that step; the first stage of a pipeline would wait for the last.
-        """
-        return 1 if self.num_micro_batches == 1 else 0
 
     @property
     def num_aged_slots(self) -> int:

@@ -102,16 +102,20 @@ class Planner:
 
     def _plan_decodes(self, draft: StepDraft) -> None:
         """Best rank first, so that what yields is never a sequence that this step computes already."""
-        position, most, max_unresolved = 0, self._micro_batch(), self._limits.max_unresolved
+        position, most, latest = 0, self._micro_batch(), draft.step - self._limits.num_micro_batches
         while position < len(self._residents) and len(draft.rows) < most:
             sequence = self._residents[position]
             is_decode = sequence.known - sequence.computed == 1  # its gap, spelled out: this is the hottest line
-            if is_decode and sequence.plannable(max_unresolved) and not self._plan_decode(draft, sequence):
+            if is_decode and sequence.plannable(latest) and not self._plan_decode(draft, sequence):
                 continue  # it yielded itself: the next has moved up
             position += 1
 
     def _micro_batch(self) -> int:
-        """Decodes of one plan: an even share, so that no stage of a pipeline waits for a longer step than its own."""
+        """Decodes of one plan: an even share, so that no stage of a pipeline waits for a longer step than its own.
+
+        What one plan decodes is in none of the next `num_micro_batches - 1`: those are on their way through the stages
+        while the last one samples.
+        """
         num_decodes = len(self._residents)
         if self._limits.num_micro_batches > 1:
             num_decodes = sum(sequence.gap == 1 for sequence in self._residents)

@@ -51,9 +51,21 @@ class PrefillControl:
         most = self._limits.max_prefill_seqs
         if most is not None and draft.num_level_prefills >= most and standing != LANE:
             return 0
+        return draft.chunk(begin, end, most=self._longest_chunk(draft, end))
+
+    def _longest_chunk(self, draft: StepDraft, end: int) -> int | None:
+        """Tokens, of a prompt of `end`; None: no bound.
+
+        A pipeline has a prompt in as many chunks as it has micro-batches, one behind the other: its stages are at work on
+        all of them at once, in steps of about equal length.
+        """
+        num_chunks, block_size = self._limits.num_micro_batches, self._block_size
         threshold = self._limits.long_prefill_token_threshold
-        alone = not draft.rows
-        return draft.chunk(begin, end, most=threshold if threshold and not alone else None)
+        most = threshold if threshold and draft.rows else None
+        if num_chunks == 1:
+            return most
+        share = -(-end // (num_chunks * block_size)) * block_size
+        return share if most is None else min(most, share)
 
     def holds(self, draft: StepDraft, sequence: Sequence) -> bool:
         """Whether a first start waits for company: the waiting prompts do not fill the budget and none is old yet."""

@@ -59,6 +59,7 @@ class Sequence:
     known: int = field(init=False)  # tokens, those in flight included
     computed: int = 0
     in_flight: int = 0  # rows of plans without a result
+    sampled_at: int = 0  # step of the last row that samples
     high_water: int = 0  # most tokens ever computed: what a start computes below it, it computes again
 
     # Its rank.
@@ -119,9 +120,15 @@ class Sequence:
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
 
-    def plannable(self, max_unresolved: int) -> bool:
-        """True while another token is wanted and no more sampled tokens than these are in flight (DESIGN section 5)."""
-        return self.known < self.max_len and self.known - len(self.tokens) <= max_unresolved
+    def plannable(self, latest: int) -> bool:
+        """True while another token is wanted and its input is known, or will be when the executor comes to this step.
+
+        That is so for at most one sampled token in flight (DESIGN section 5), of step `latest` or before.
+        """
+        if self.known == self.max_len:
+            return False
+        unresolved = self.known - len(self.tokens)
+        return unresolved == 0 or (unresolved == 1 and self.sampled_at <= latest)
 
     @property
     def seniority(self) -> Seniority:

@@ -36,7 +36,7 @@ class SimulatedPipeline(SimulatedEngine):
         sleeps: Sequence[Callable[[float], None]] | None = None,
     ) -> None:
         super().__init__(description, eos_token_ids, behaviour, sleep=lambda duration_s: None)
-        self.max_launches = description.num_stages + 1  # one more waits for the first stage
+        self.max_launches = description.num_stages
         self._step_time = behaviour.step_time
         self._sleeps = sleeps or [time.sleep] * description.num_stages
         self._stages = [ThreadPoolExecutor(1, f"stage-{number}") for number in range(description.num_stages)]
