@@ -11,7 +11,7 @@ class Residents:
     """Slots and their owners. A slot given back goes into the next plan's releases and may start anew there."""
 
     def __init__(self, num_slots: int) -> None:
-        self._num_slots = num_slots
+        self.num_slots = num_slots
         self._free = [Slot(slot) for slot in reversed(range(num_slots))]
         self._ranked: list[Sequence] = []
         self._released: list[Slot] = []
@@ -60,7 +60,7 @@ class Residents:
     def check(self) -> None:
         """Raise AssertionError unless slots add up and ranks ascend."""
         held = [sequence.slot for sequence in self._ranked]
-        assert sorted(self._free + [slot for slot in held if slot is not None]) == list(range(self._num_slots))
+        assert sorted(self._free + [slot for slot in held if slot is not None]) == list(range(self.num_slots))
         assert None not in held, "a resident without a slot"
         ranks = [sequence.rank for sequence in self._ranked]
         assert ranks == sorted(ranks), f"residents out of order: {self._ranked}"

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
-from copy import deepcopy
 from itertools import count
 
 from .admission import Admission
@@ -15,6 +14,7 @@ from .events import Event, FinishReason
 from .ledger import Ledger
 from .limits import LimitError, Limits, longest_sequence
 from .overdue import Overdue
+from .overview import Overview
 from .plan import EngineDescription, Slot, StepPlan, StepResult
 from .planner import Planner
 from .prefill import PrefillControl
@@ -23,7 +23,7 @@ from .request import Request, SequenceId
 from .residency import Residency
 from .sequence import Sequence
 from .state import Move, State
-from .stats import Counters, LastStep, Progress, Stats, Waits
+from .stats import Counters, LastStep, Progress, Stats
 from .suspects import Suspects
 from .timers import Timers
 
@@ -57,6 +57,7 @@ class Scheduler:
         self._suspects = Suspects()
         self._admission = Admission(self._queues, self._ledger, self._timers, self._demand, self._counters)
         self._overdue = Overdue(self._timers, self._queues, self._ledger, self._admission, self._counters, self._end)
+        self._overview = Overview(self._queues, self._ledger, self._demand, self._counters)
         self._attach(engine)
 
     def _attach(self, engine: EngineDescription) -> None:
@@ -238,29 +239,8 @@ class Scheduler:
 
     def stats(self, now: float) -> Stats:
         """How things stand. O(n) in what waits: for people and scrapers, not for the step."""
-        waits = Waits(self._waiting(), now)
-        return Stats(
-            num_running=len(self._residency.residents),
-            max_num_seqs=self._limits.max_num_seqs,
-            num_waiting=self._queues.num_waiting,
-            num_free_device_blocks=self._residency.cache.num_free_device_blocks,
-            num_free_host_blocks=self._residency.cache.num_free_host_blocks,
-            classes=tuple(
-                queue.stats(level, waits, self._demand.wait_s(self._queues, level))
-                for level, queue in self._queues.class_queues()
-            ),
-            blocked=dict(self._planner.blocked),
-            counters=deepcopy(self._counters),
-        )
+        return self._overview.stats(self._residency, self._planner, now)
 
     def check(self) -> None:
         """Raise AssertionError unless every count agrees with the live sequences. For idle times and tests."""
-        residents = list(self._residency.residents)
-        waiting = self._waiting()
-        assert {id(each) for each in residents} == {id(each) for each in self._ledger} - {id(each) for each in waiting}
-        self._residency.check(waiting)
-        self._queues.check(waiting, residents, self._residency.claims)
-
-    def _waiting(self) -> list[Sequence]:
-        """Every live sequence that is not resident."""
-        return [sequence for sequence in self._ledger if sequence.state is not State.RUNNING]
+        self._overview.check(self._residency)
