@@ -6,10 +6,11 @@ levels take, idle times included: they go on arriving while the newcomer waits.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from .draft import Row
+from .planner import Blocked
 from .queues import Queues
 
 HALF_LIFE_S = 10.0  # of the measured rates
@@ -19,13 +20,21 @@ JITTER = 0.1  # spreads equal answers, by key, so that the refused do not come b
 
 
 class Demand:
-    """Rates by level as they are measured. `num_fitting` is how many sequences run at once."""
+    """Rates by level, and how many sequences run at once, as they are measured."""
 
-    def __init__(self, num_fitting: int) -> None:
-        self.num_fitting = num_fitting
+    def __init__(self, max_num_seqs: int) -> None:
+        self._max_num_seqs = max_num_seqs
+        self._num_fitting = max_num_seqs  # sequences that run at once: fewer than slots where blocks are short
         self._busy = _Rate()  # of all levels, over the seconds in which the executor works
         self._taken: dict[int, _Rate] = {}  # by each level, over all seconds
         self._served_at: float | None = None
+
+    def planned(self, blocked: Mapping[int, Blocked], *, num_running: int, num_waiting: int) -> None:
+        """Learn from a plan how much room there is. A plan that left the next of every level unexamined tells nothing."""
+        if Blocked.BLOCKS in blocked.values():
+            self._num_fitting = max(1, num_running)
+        elif blocked or not num_waiting:
+            self._num_fitting = self._max_num_seqs
 
     def serve(self, rows: Iterable[Row], elapsed_s: float, now: float) -> None:
         """A step took so long for these rows, until `now`; prompt and output tokens count alike."""
@@ -46,10 +55,10 @@ class Demand:
             return None
         ahead = [queue.backlog for number, queue in queues.class_queues() if number <= level]
         num_sequences = sum(each.num_sequences for each in ahead)
-        if num_sequences < self.num_fitting:
+        if num_sequences < self._num_fitting:
             return 0.0
         mean_output = sum(each.expected_output for each in ahead) / num_sequences
-        still_running = (self.num_fitting - 1) * mean_output / 2  # beside the newcomer, when it starts
+        still_running = (self._num_fitting - 1) * mean_output / 2  # beside the newcomer, when it starts
         return max(0.0, sum(each.expected_tokens for each in ahead) - still_running) / rate
 
     def retry_after_s(self, queues: Queues, level: int, key: str) -> int:

@@ -55,7 +55,6 @@ class Planner:
         self._cache = residency.cache
         self._residents = residency.residents
         self.blocked: dict[int, Blocked] = {}  # by level, as of the last plan
-        self.num_fitting = limits.max_num_seqs  # sequences that run at once: fewer than slots where blocks are short
 
     def draft(self, step: int, now: float, *, alone: Sequence | None = None) -> StepDraft:
         """The rows and starts of this step; sequences' counts and block tables have advanced with it.
@@ -75,9 +74,6 @@ class Planner:
             self._plan_prefills(draft)
         else:
             self._plan_unmixed(draft)
-        if self.blocked or not self._queues.num_waiting:
-            is_short = Blocked.BLOCKS in self.blocked.values()
-            self.num_fitting = max(1, len(self._residents)) if is_short else self._limits.max_num_seqs
         return draft
 
     def _plan_alone(self, draft: StepDraft, sequence: Sequence) -> bool:

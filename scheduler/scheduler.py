@@ -100,8 +100,8 @@ class Scheduler:
         if not self._attached or (suspect and self._in_flight):
             return None
         draft = self._planner.draft(self._next_step, now, alone=suspect)
-        self._demand.num_fitting = self._planner.num_fitting
         residents, cache = self._residency.residents, self._residency.cache
+        self._demand.planned(self._planner.blocked, num_running=len(residents), num_waiting=self._queues.num_waiting)
         if not draft.rows and not residents.has_releases:
             return None
         copies = cache.take_copies()

@@ -91,7 +91,7 @@ def test_what_a_better_level_took_before_a_pause_is_not_all_that_a_worse_one_is_
 def test_a_level_that_was_quiet_is_expected_to_be_served_as_all_are(num_steps: int) -> None:
     """For however long others worked: 105 tokens at 10 tokens a second."""
     quiet = ServiceClass(name="standard", level=1)
-    demand = Demand(num_fitting=1)
+    demand = Demand(max_num_seqs=1)
     row = Row(make_sequence("low", service_class=LOW), num_tokens=10, computed=10, samples=True, grown=None)
     for number in range(num_steps):
         demand.serve([row], 1.0, float(number + 1))
@@ -133,6 +133,10 @@ class TestWhatRuns:
             step(driver)
         assert driver.scheduler.stats(driver.now).num_running == 2
         assert expected_wait_s(driver, "high") > 0.0
+        while step(driver):
+            pass
+        fill(driver, "high", 5)
+        assert expected_wait_s(driver, "high") == 0.0, "blocks are short no more"
 
     def test_what_was_displaced_is_computed_again_first(self) -> None:
         """The low request has 10 of its 11 + 10 tokens before it, and owes those that it computed."""
