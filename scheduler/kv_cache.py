@@ -79,7 +79,7 @@ class KvCache:
         num_full = len(device) + len(host)
         saved = sequence.saved
         if saved is not None and saved.tail is not None and num_full == len(saved.blocks):
-            return Found(device, host, saved.tail, saved.computed, [])
+            return Found(device, host, saved.tail, saved.num_tokens, [])
         return Found(device, host, None, num_full * self.block_size, names[num_full:])
 
     def can_load(self, found: Found, num_blocks: int, *, spare: int, num_freed: int = 0) -> bool:
@@ -143,8 +143,8 @@ class KvCache:
         Whether anything is there now. A token computed while its value is still in flight cannot be named; it is computed again.
         """
         sequence.extend_hashes(self._engine_id, self.block_size)
-        saved = Saved(computed=min(sequence.computed, len(sequence.tokens)))
-        num_full, num_tail = divmod(saved.computed, self.block_size)
+        saved = Saved()
+        num_full, num_tail = divmod(min(sequence.computed, len(sequence.tokens)), self.block_size)
         for block, name in zip(sequence.blocks[:num_full], sequence.hashes[:num_full], strict=True):
             if there := self._host.lookup([name]):
                 self._host.share(there)
@@ -157,6 +157,7 @@ class KvCache:
         else:
             if num_tail:
                 saved.tail = self._copy_out(sequence.blocks[num_full])
+        saved.num_tokens = len(saved.blocks) * self.block_size + (num_tail if saved.tail is not None else 0)
         sequence.saved = saved
         return bool(saved.held)
 
@@ -185,6 +186,8 @@ class KvCache:
         for sequence in residents:
             assert sequence.computed <= len(sequence.blocks) * self.block_size, f"{sequence} outgrew its blocks"
         for sequence in waiting:
+            if saved := sequence.saved:
+                assert self.blocks_for(saved.num_tokens) == len(saved.held), f"{sequence} counts wrong what is saved"
             assert not sequence.blocks and not sequence.computed, f"{sequence} waits and holds device blocks"
 
     def _allocate(self, count: int) -> list[DeviceBlock]:

@@ -125,9 +125,9 @@ class Queues:
             self.lane.enter(sequence, sequence.aged_at)
 
     def owe(self, sequence: Sequence) -> None:
-        """What was saved of a displaced sequence has changed: with nothing there, it is computed again."""
-        is_saved = sequence.saved is not None and bool(sequence.saved.held)
-        self._home(sequence)[0].backlog.owe(sequence, 0 if is_saved else len(sequence.tokens))
+        """What was saved of a displaced sequence has changed: what is not there of the most it had is computed again."""
+        num_saved = 0 if sequence.saved is None else sequence.saved.num_tokens
+        self._home(sequence)[0].backlog.owe(sequence, sequence.high_water - num_saved)
 
     def may_run(self, sequence: Sequence) -> bool:
         """Whether its class may run one more."""
@@ -236,6 +236,10 @@ class Queues:
             assert s.parked_for is not None
             assert claims.is_awaitable(s.parked_for, s.level), f"{s} waits for a block that nobody as good computes"
         assert sum(level.num_parked for level in self.levels) == len({id(s) for s in parked})
+        for s in waiting:
+            if s.state is State.PREEMPTED:
+                num_saved = 0 if s.saved is None else s.saved.num_tokens
+                assert s.owed_tokens + num_saved == s.high_water, f"{s} owes {s.owed_tokens} with {num_saved} saved"
         for name, queue in self._classes.items():
             queue.backlog.check([s for s in (*waiting, *residents) if s.request.service_class == name])
             assert queue.num_running == sum(s.request.service_class == name for s in residents)

@@ -19,9 +19,9 @@ LANE = 0  # the standing of a sequence in the aged lane: before every level
 class Saved:
     """What the host tier holds, pinned, of a preempted sequence: its first full blocks, then the partial one."""
 
-    computed: int  # tokens computed when it was preempted
     blocks: list[HostBlock] = field(default_factory=list)
     tail: HostBlock | None = None  # set only when every full block was saved
+    num_tokens: int = 0  # that these hold
 
     @property
     def held(self) -> list[HostBlock]:
@@ -87,7 +87,7 @@ class Sequence:
     num_indexed: int = 0
     num_cached_tokens: int = 0  # prompt tokens that the first start found in the prefix cache
     saved: Saved | None = None  # while preempted with swap
-    owed_tokens: int = 0  # while preempted with nothing saved: to be computed again
+    owed_tokens: int = 0  # while preempted: once computed, not saved, to be computed again
 
     def __post_init__(self, service_class: ServiceClass, max_output: int, generated: Items[int]) -> None:
         self.tokens = [*self.request.prompt, *generated]

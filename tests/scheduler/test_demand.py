@@ -8,6 +8,7 @@ from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.demand import Demand
 from jetway.scheduler.draft import Row
+from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.queues import Queues
 from tests.support.scheduling import Driver, make_request, make_scheduler, make_sequence
 
@@ -148,6 +149,20 @@ class TestWhatRuns:
         fill(driver, "high", 1, max_tokens=1, prompt_len=1)
         driver.scheduler.plan(driver.now)
         assert expected_wait_s(driver, "low") > before
+
+    def test_what_was_saved_of_it_is_not(self) -> None:
+        """12 tokens in three blocks, at 10 tokens a second: each block that finds room on the host takes off 0.4 s."""
+        waits_s = []
+        for num_host_blocks in range(4):
+            limits = {"num_host_blocks": num_host_blocks, "preemption_mode": PreemptionMode.SWAP}
+            driver = busy_driver(*("low",) * 5, **limits)
+            fill(driver, "low", 1)
+            for _ in range(3):
+                step(driver)
+            fill(driver, "high", 1, max_tokens=1, prompt_len=1)
+            driver.scheduler.plan(driver.now)
+            waits_s.append(expected_wait_s(driver, "low"))
+        assert [waits_s[0] - each for each in waits_s] == pytest.approx([0.0, 0.4, 0.8, 1.2])
 
 
 def test_expected_output_is_the_class_average_but_never_more_than_max_tokens() -> None:
