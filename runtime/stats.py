@@ -1,9 +1,10 @@
 """The scheduler's figures as a message."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from jetway.scheduler.plan import EngineDescription
-from jetway.scheduler.stats import Stats
+from jetway.scheduler.stats import Histogram, Stats
 from jetway.v1 import scheduler_pb2
 
 from .watchdog import Pace
@@ -43,10 +44,9 @@ def stats_to_proto(stats: Stats, engine: EngineDescription, pace: Pace, now: flo
         served_tokens=stats.counters.served_tokens,
         blocked=stats.blocked,
         rejections={limit.value: count for limit, count in stats.counters.rejections.items()},
-        queue_times={
-            name: scheduler_pb2.Histogram(bounds=each.bounds, counts=each.counts, total=each.total)
-            for name, each in stats.counters.queue_times.items()
-        },
+        queue_times=_histograms(stats.counters.queue_times),
+        prefill_times=_histograms(stats.counters.prefill_times),
+        decode_times=_histograms(stats.counters.decode_times),
         executor_attached=pace.is_attached,
         seconds_since_step=pace.seconds_since_step,
         last_step_ago_s=None if last is None else now - last.committed_at,
@@ -55,3 +55,10 @@ def stats_to_proto(stats: Stats, engine: EngineDescription, pace: Pace, now: flo
         sampled_tokens_per_s=pace.sampled_tokens_per_s,
         **{name: getattr(stats.counters, name) for name in _COUNTS},
     )
+
+
+def _histograms(by_class: Mapping[str, Histogram]) -> dict[str, scheduler_pb2.Histogram]:
+    return {
+        name: scheduler_pb2.Histogram(bounds=each.bounds, counts=each.counts, total=each.total)
+        for name, each in by_class.items()
+    }

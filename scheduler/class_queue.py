@@ -72,6 +72,7 @@ class ClassQueue:
             num_queued_tokens=self.backlog.num_queued_tokens,
             num_queued_requests=len(self._queued_requests),
             num_displaced=waits.num_displaced[limits.name],
+            waiting=dict(waits.reasons[limits.name]),
             oldest_wait_s=waits.oldest_s.get(limits.name, 0.0),
             expected_wait_s=expected_wait_s,
             weight=limits.weight,

@@ -1,10 +1,11 @@
 """How things stand, and whether they add up: read off all that the scheduler holds, changing nothing."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 
 from .demand import Demand
 from .ledger import Ledger
-from .planner import Planner
+from .planner import Blocked, Planner
 from .queues import Queues
 from .residency import Residency
 from .sequence import Sequence
@@ -22,7 +23,7 @@ class Overview:
         self._counters = counters
 
     def stats(self, residency: Residency, planner: Planner, now: float) -> Stats:
-        waits = Waits(self._waiting(), now)
+        waits = Waits(self._waiting(), lambda sequence: self._why_it_waits(sequence, planner.blocked), now)
         return Stats(
             num_running=len(residency.residents),
             max_num_seqs=residency.residents.num_slots,
@@ -44,6 +45,14 @@ class Overview:
         assert {id(each) for each in residents} == {id(each) for each in self._ledger} - {id(each) for each in waiting}
         residency.check(waiting)
         self._queues.check(waiting, residents, residency.claims)
+
+    def _why_it_waits(self, sequence: Sequence, blocked: Mapping[int, Blocked]) -> Blocked:
+        """Its own reason, or that of the next of its level, which it stands behind."""
+        if sequence.parked_for is not None:
+            return Blocked.PREFIX
+        if not self._queues.may_run(sequence):
+            return Blocked.CLASS
+        return blocked.get(sequence.level, Blocked.UNPLANNED)
 
     def _waiting(self) -> list[Sequence]:
         """Every live sequence that is not resident."""

@@ -34,6 +34,7 @@ class Blocked(StrEnum):
     PREFIX = "another sequence is computing its prefix"
     LANE = "the aged lane is full"
     BETTER = "a better level has first claim on what becomes free"
+    UNPLANNED = "the next plan decides"  # it came after the last one
 
 
 MAX_ASIDE = 8  # sequences of a level that step aside in one step

@@ -80,8 +80,9 @@ class Residency:
         self._counters.num_recomputed_tokens += max(0, sequence.high_water - sequence.computed)
         if sequence.first_start is None:
             sequence.first_start = next(self._start_numbers)
+            sequence.started_at = draft.now
             sequence.num_cached_tokens = min(sequence.computed, sequence.prompt_len)
-            self._counters.count_start(sequence, draft.now)
+            self._counters.count_start(sequence, waited_s=draft.now - sequence.arrival)
         self._queues.start(sequence)
         sequence.move(Move.START)
         sequence.standing = standing

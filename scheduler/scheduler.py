@@ -129,10 +129,10 @@ class Scheduler:
             self._end(rows[slot].sequence, FinishReason.FAILED, message)
         self._suspects.clear(rows.values())
         self._residency.settle(rows.values())
-        self._commit_tokens(rows, result)
+        self._commit_tokens(rows, result, now)
         self._counters.count_step(result)
 
-    def _commit_tokens(self, rows: dict[Slot, Row], result: StepResult) -> None:
+    def _commit_tokens(self, rows: dict[Slot, Row], result: StepResult, now: float) -> None:
         """A sequence that ended while this step was in flight drops its token."""
         served: list[Sequence] = []
         ended: list[tuple[Sequence, FinishReason]] = []
@@ -143,6 +143,9 @@ class Scheduler:
                 continue
             sequence.tokens.append(token)
             served.append(sequence)
+            if sequence.first_token_at is None:
+                sequence.first_token_at = now
+            sequence.last_token_at = now
             self._ledger.token(sequence, token, result.logprobs.get(position))
             if stopped:
                 ended.append((sequence, FinishReason.STOP))
@@ -163,6 +166,7 @@ class Scheduler:
         if sequence.state is State.FINISHED:
             return
         self._queues.end(sequence, reason)
+        self._counters.count_end(sequence, reason)
         if kept_tokens is not None:
             del sequence.tokens[sequence.prompt_len + kept_tokens :]
         if sequence.state is State.RUNNING:

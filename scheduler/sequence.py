@@ -61,6 +61,9 @@ class Sequence:
     in_flight: int = 0  # rows of plans without a result
     sampled_at: int = 0  # step of the last row that samples
     high_water: int = 0  # most tokens ever computed: what a start computes below it, it computes again
+    started_at: float | None = None  # seconds, for the first time
+    first_token_at: float | None = None  # seconds
+    last_token_at: float | None = None
 
     # Its rank.
     level: int = field(init=False)

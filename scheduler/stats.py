@@ -1,13 +1,14 @@
 """Figures of the scheduler: what only grows, and how things stand."""
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from .events import FinishReason
 from .plan import StepResult
 from .sequence import Sequence
 from .state import State
@@ -43,7 +44,11 @@ class Histogram:
         self.total += value
 
 
-QUEUE_TIME_BOUNDS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+TIME_BOUNDS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+
+
+def _times_by_class() -> defaultdict[str, Histogram]:
+    return defaultdict(lambda: Histogram(TIME_BOUNDS_S))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +72,10 @@ class Counters:
     wait_error_s: float = 0.0  # sum of |estimated - real| waits for the first start
     num_waits_estimated: int = 0
     rejections: Counter[Rejection] = field(default_factory=Counter)  # requests
-    queue_times: dict[str, Histogram] = field(default_factory=dict)  # waits for the first start, by class, seconds
+    # Seconds, by class: from a sequence's arrival to its first start; once it ends, on to its first token, and to its last.
+    queue_times: defaultdict[str, Histogram] = field(default_factory=_times_by_class)
+    prefill_times: defaultdict[str, Histogram] = field(default_factory=_times_by_class)
+    decode_times: defaultdict[str, Histogram] = field(default_factory=_times_by_class)
 
     @property
     def num_preemptions(self) -> int:
@@ -83,18 +91,25 @@ class Counters:
         self.copied_out_s += result.copied_out_s
         self.copied_in_s += result.copied_in_s
 
-    def count_start(self, sequence: Sequence, now: float) -> None:
+    def count_start(self, sequence: Sequence, *, waited_s: float) -> None:
         """A first start; what it found cached is known."""
         self.num_started += 1
         self.num_prompt_tokens += sequence.prompt_len
         self.num_cached_tokens += sequence.num_cached_tokens
-        name = sequence.request.service_class
-        if name not in self.queue_times:
-            self.queue_times[name] = Histogram(QUEUE_TIME_BOUNDS_S)
-        self.queue_times[name].observe(now - sequence.arrival)
+        self.queue_times[sequence.request.service_class].observe(waited_s)
         if sequence.expected_wait_s is not None:
-            self.wait_error_s += abs(now - sequence.arrival - sequence.expected_wait_s)
+            self.wait_error_s += abs(waited_s - sequence.expected_wait_s)
             self.num_waits_estimated += 1
+
+    def count_end(self, sequence: Sequence, reason: FinishReason) -> None:
+        """One that was cut short says nothing of how long decoding takes."""
+        if sequence.first_token_at is None:
+            return
+        assert sequence.started_at is not None and sequence.last_token_at is not None
+        name = sequence.request.service_class
+        self.prefill_times[name].observe(sequence.first_token_at - sequence.started_at)
+        if reason in (FinishReason.STOP, FinishReason.LENGTH):
+            self.decode_times[name].observe(sequence.last_token_at - sequence.first_token_at)
 
     def count_sampled(self, sequences: Items[Sequence]) -> None:
         """One token each."""
@@ -110,15 +125,17 @@ class Counters:
 
 
 class Waits:
-    """How long what waits has waited, by class: for its first start, or to go on since it was displaced."""
+    """How long what waits has waited, and why, by class: for its first start, or to go on since it was displaced."""
 
-    def __init__(self, waiting: Iterable[Sequence], now: float) -> None:
+    def __init__(self, waiting: Iterable[Sequence], why: Callable[[Sequence], str], now: float) -> None:
         self.oldest_s: dict[str, float] = {}
         self.num_displaced: Counter[str] = Counter()
+        self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for sequence in waiting:
             name = sequence.request.service_class
             self.oldest_s[name] = max(self.oldest_s.get(name, 0.0), now - sequence.waits_since)
             self.num_displaced[name] += sequence.state is State.PREEMPTED
+            self.reasons[name][why(sequence)] += 1
 
 
 class LastStep(NamedTuple):
@@ -147,6 +164,7 @@ class ClassStats:
     num_queued_tokens: int  # of their prompts
     num_queued_requests: int  # what max_queued_requests bounds
     num_displaced: int  # started once, waiting to go on
+    waiting: dict[str, int]  # queued and displaced, by why they do not run
     oldest_wait_s: float  # of what is queued or displaced
     expected_wait_s: float | None  # of a newcomer
     weight: float

@@ -1,6 +1,7 @@
 """What the scheduler says of itself: counters, waits, and why the next does not run."""
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.limits import PreemptionMode
+from jetway.scheduler.planner import Blocked
 from jetway.scheduler.request import InvalidRequest
+from jetway.scheduler.stats import Histogram
 from tests.support.scheduling import Driver, ReferenceExecutor, make_request, make_scheduler
 
 HIGH = ServiceClass(name="high", level=1)
@@ -101,12 +104,48 @@ def test_waits_for_the_first_start_are_counted_by_class() -> None:
     driver.now = 7.0
     driver.run()
     times = driver.scheduler.stats(7.0).counters.queue_times
-    assert {name: (sum(each.counts), each.total) for name, each in times.items()} == {
-        "high": (1, 0.0),
-        "low": (1, 7.0),
-    }
+    assert totals(times) == {"high": (1, 0.0), "low": (1, 7.0)}
     low = times["low"]
     assert low.counts[low.bounds.index(10.0)] == 1
+
+
+def test_prefills_and_decodes_are_timed_by_class_whatever_comes_between() -> None:
+    """Low: prefill from 1 to 3 s, its second token at 4 s; displaced until 18 s, when its last comes."""
+    driver = Driver(make_scheduler(max_num_seqs=1, max_num_batched_tokens=9, classes=[HIGH, LOW]))
+    driver.now = 1.0
+    add(driver, "low", prompt_len=20, max_tokens=3, service_class="low")
+    for driver.now in (1.0, 2.0, 3.0, 4.0):
+        driver.step()
+    add(driver, "high", prompt_len=4, max_tokens=1, service_class="high")
+    for driver.now in (5.0, 18.0):
+        driver.step()
+    add(driver, "cancelled", prompt_len=4, max_tokens=9, service_class="high")
+    for driver.now in (21.0, 22.0):
+        driver.step()
+    driver.scheduler.abort("cancelled")
+    counters = driver.scheduler.stats(22.0).counters
+    assert totals(counters.prefill_times) == {"low": (1, 2.0), "high": (2, 0.0)}
+    assert totals(counters.decode_times) == {"low": (1, 15.0), "high": (1, 0.0)}
+
+
+def totals(times: Mapping[str, Histogram]) -> dict[str, tuple[int, float]]:
+    return {name: (sum(each.counts), each.total) for name, each in times.items()}
+
+
+def test_each_waiting_sequence_counts_once_by_its_reason() -> None:
+    narrow = ServiceClass(name="narrow", level=1, max_running=1)
+    driver = Driver(make_scheduler(max_num_seqs=2, classes=[narrow, LOW]))
+    for id in "abc":
+        add(driver, id, max_tokens=9, service_class="narrow")
+    add(driver, "low", max_tokens=9, service_class="low")
+    driver.step()
+    for id in ("low2", "low3"):
+        add(driver, id, service_class="low")
+    before = {each.name: each.waiting for each in driver.scheduler.stats(0.0).classes}
+    driver.step()
+    after = {each.name: each.waiting for each in driver.scheduler.stats(0.0).classes}
+    assert before == {"narrow": {Blocked.CLASS: 2}, "low": {Blocked.UNPLANNED: 2}}
+    assert after == {"narrow": {Blocked.CLASS: 2}, "low": {Blocked.SLOTS: 2}}
 
 
 def test_a_displaced_sequence_shows_in_its_class_since_it_was_displaced() -> None:
@@ -133,3 +172,4 @@ def test_what_waits_for_a_prefix_shows_as_waiting_until_it_starts() -> None:
         stats = driver.scheduler.stats(now)
         assert stats.blocked == {2: "another sequence is computing its prefix"}
         assert (stats.classes[0].num_queued, stats.classes[0].oldest_wait_s) == (1, now)
+        assert stats.classes[0].waiting == {Blocked.PREFIX: 1}

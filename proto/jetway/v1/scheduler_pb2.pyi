@@ -464,6 +464,48 @@ class StatsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class PrefillTimesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___Histogram: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___Histogram | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class DecodeTimesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___Histogram: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___Histogram | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ENGINE_FIELD_NUMBER: _builtins.int
     NUM_RUNNING_FIELD_NUMBER: _builtins.int
     MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
@@ -489,6 +531,8 @@ class StatsResponse(_message.Message):
     BLOCKED_FIELD_NUMBER: _builtins.int
     REJECTIONS_FIELD_NUMBER: _builtins.int
     QUEUE_TIMES_FIELD_NUMBER: _builtins.int
+    PREFILL_TIMES_FIELD_NUMBER: _builtins.int
+    DECODE_TIMES_FIELD_NUMBER: _builtins.int
     EXECUTOR_ATTACHED_FIELD_NUMBER: _builtins.int
     SECONDS_SINCE_STEP_FIELD_NUMBER: _builtins.int
     LAST_STEP_AGO_S_FIELD_NUMBER: _builtins.int
@@ -562,6 +606,14 @@ class StatsResponse(_message.Message):
     def queue_times(self) -> _containers.MessageMap[_builtins.str, Global___Histogram]:
         """Seconds from arrival to the first start, by service class."""
 
+    @_builtins.property
+    def prefill_times(self) -> _containers.MessageMap[_builtins.str, Global___Histogram]:
+        """Of sequences that ended, seconds from the first start to the first token, and unless they were cut short from there
+        to the last one, by service class. Time in which they were displaced counts.
+        """
+
+    @_builtins.property
+    def decode_times(self) -> _containers.MessageMap[_builtins.str, Global___Histogram]: ...
     def __init__(
         self,
         *,
@@ -590,6 +642,8 @@ class StatsResponse(_message.Message):
         blocked: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
         rejections: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         queue_times: _abc.Mapping[_builtins.str, Global___Histogram] | None = ...,
+        prefill_times: _abc.Mapping[_builtins.str, Global___Histogram] | None = ...,
+        decode_times: _abc.Mapping[_builtins.str, Global___Histogram] | None = ...,
         executor_attached: _builtins.bool = ...,
         seconds_since_step: _builtins.float = ...,
         last_step_ago_s: _builtins.float | None = ...,
@@ -599,7 +653,7 @@ class StatsResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s", "_last_step_elapsed_s", b"_last_step_elapsed_s", "engine", b"engine", "last_step_ago_s", b"last_step_ago_s", "last_step_elapsed_s", b"last_step_elapsed_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s", "_last_step_elapsed_s", b"_last_step_elapsed_s", "blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "engine", b"engine", "executor_attached", b"executor_attached", "last_step_ago_s", b"last_step_ago_s", "last_step_elapsed_s", b"last_step_elapsed_s", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "queue_times", b"queue_times", "rejections", b"rejections", "sampled_tokens_per_s", b"sampled_tokens_per_s", "seconds_since_step", b"seconds_since_step", "served_tokens", b"served_tokens", "steps_per_s", b"steps_per_s", "wait_error_s", b"wait_error_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s", "_last_step_elapsed_s", b"_last_step_elapsed_s", "blocked", b"blocked", "classes", b"classes", "copied_in_s", b"copied_in_s", "copied_out_s", b"copied_out_s", "decode_times", b"decode_times", "engine", b"engine", "executor_attached", b"executor_attached", "last_step_ago_s", b"last_step_ago_s", "last_step_elapsed_s", b"last_step_elapsed_s", "max_num_seqs", b"max_num_seqs", "num_cached_tokens", b"num_cached_tokens", "num_computed_tokens", b"num_computed_tokens", "num_copied_in_blocks", b"num_copied_in_blocks", "num_copied_out_blocks", b"num_copied_out_blocks", "num_free_device_blocks", b"num_free_device_blocks", "num_free_host_blocks", b"num_free_host_blocks", "num_losses", b"num_losses", "num_prompt_tokens", b"num_prompt_tokens", "num_recomputed_tokens", b"num_recomputed_tokens", "num_running", b"num_running", "num_sampled_tokens", b"num_sampled_tokens", "num_steps", b"num_steps", "num_waiting", b"num_waiting", "num_waits_estimated", b"num_waits_estimated", "preemptions", b"preemptions", "prefill_times", b"prefill_times", "queue_times", b"queue_times", "rejections", b"rejections", "sampled_tokens_per_s", b"sampled_tokens_per_s", "seconds_since_step", b"seconds_since_step", "served_tokens", b"served_tokens", "steps_per_s", b"steps_per_s", "wait_error_s", b"wait_error_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__last_step_ago_s: _TypeAlias = _typing.Literal["last_step_ago_s"]  # noqa: Y015
     _WhichOneofArgType__last_step_ago_s: _TypeAlias = _typing.Literal["_last_step_ago_s", b"_last_step_ago_s"]  # noqa: Y015
@@ -676,6 +730,26 @@ Global___PreemptionCount: _TypeAlias = PreemptionCount  # noqa: Y015
 class ClassStats(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class WaitingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     NUM_RUNNING_FIELD_NUMBER: _builtins.int
@@ -688,6 +762,7 @@ class ClassStats(_message.Message):
     MAX_QUEUED_REQUESTS_FIELD_NUMBER: _builtins.int
     NUM_QUEUED_REQUESTS_FIELD_NUMBER: _builtins.int
     NUM_DISPLACED_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
     DEFAULT_DEADLINE_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """As configured."""
@@ -713,6 +788,10 @@ class ClassStats(_message.Message):
     """Sequences that started once, were displaced, and wait to go on."""
     default_deadline_s: _builtins.float
     """For requests that name none. Absent: none."""
+    @_builtins.property
+    def waiting(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Both by the reason why they do not run."""
+
     def __init__(
         self,
         *,
@@ -728,11 +807,12 @@ class ClassStats(_message.Message):
         max_queued_requests: _builtins.int = ...,
         num_queued_requests: _builtins.int = ...,
         num_displaced: _builtins.int = ...,
+        waiting: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         default_deadline_s: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "max_running", b"max_running"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "max_queued_requests", b"max_queued_requests", "max_running", b"max_running", "name", b"name", "num_displaced", b"num_displaced", "num_queued", b"num_queued", "num_queued_requests", b"num_queued_requests", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s", "_expected_wait_s", b"_expected_wait_s", "_max_running", b"_max_running", "default_deadline_s", b"default_deadline_s", "expected_wait_s", b"expected_wait_s", "level", b"level", "max_queued_requests", b"max_queued_requests", "max_running", b"max_running", "name", b"name", "num_displaced", b"num_displaced", "num_queued", b"num_queued", "num_queued_requests", b"num_queued_requests", "num_queued_tokens", b"num_queued_tokens", "num_running", b"num_running", "oldest_wait_s", b"oldest_wait_s", "waiting", b"waiting", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__default_deadline_s: _TypeAlias = _typing.Literal["default_deadline_s"]  # noqa: Y015
     _WhichOneofArgType__default_deadline_s: _TypeAlias = _typing.Literal["_default_deadline_s", b"_default_deadline_s"]  # noqa: Y015

@@ -8,6 +8,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from jetway.scheduler.limits import PreemptionMode
+from jetway.scheduler.planner import Blocked
 from jetway.scheduler.stats import PreemptionReason, Rejection
 from jetway.v1 import scheduler_pb2
 
@@ -42,6 +43,11 @@ _COUNTERS = (
     _Figure("wait_error_s", "jetway_wait_estimate_error_seconds", "By how much estimated waits were wrong, in all."),
     _Figure("num_waits_estimated", "jetway_wait_estimates", "Waits that were estimated."),
 )
+_TIMES = (
+    _Figure("queue_times", "jetway_queue_time_seconds", "From a sequence's arrival to its first start."),
+    _Figure("prefill_times", "jetway_prefill_time_seconds", "From a sequence's first start to its first token."),
+    _Figure("decode_times", "jetway_decode_time_seconds", "From its first token to its last, unless it was cut short."),
+)
 _CLASS_GAUGES = (
     _Figure("num_running", "jetway_class_running_sequences", "Sequences of the class that are resident."),
     _Figure("num_queued", "jetway_class_queued_sequences", "Sequences of the class that wait for their first start."),
@@ -75,7 +81,8 @@ def families(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
 
 def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     yield from _copies(stats)
-    yield from _arrivals(stats)
+    yield _rejections(stats)
+    yield from _times(stats)
     preemptions = CounterMetricFamily("jetway_preemptions", "Sequences displaced.", labels=["reason", "mode"])
     counts: dict[tuple[str, str], int] = dict.fromkeys(product(PreemptionReason, _PREEMPTION_MODES), 0)  # rates need it
     counts |= {(each.reason, each.mode): each.count for each in stats.preemptions}
@@ -86,29 +93,41 @@ def _labelled(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     for tenant, tokens in stats.served_tokens.items():
         served.add_metric([tenant], tokens)
     yield served
+    yield from _waiting(stats)
+
+
+def _times(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
+    for field, name, help in _TIMES:
+        family = HistogramMetricFamily(name, help, labels=["class"])
+        for class_name, each in getattr(stats, field).items():
+            bounds = [*map(str, each.bounds), "+Inf"]
+            family.add_metric([class_name], list(zip(bounds, accumulate(each.counts), strict=True)), each.total)
+        yield family
+
+
+def _waiting(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
     blocked = GaugeMetricFamily(
         "jetway_blocked", "1 where the next sequence of a level waits; 0 is the aged lane.", labels=["level", "reason"]
     )
     for level, reason in stats.blocked.items():
         blocked.add_metric([str(level), reason], 1)
     yield blocked
+    waiting = GaugeMetricFamily(
+        "jetway_class_waiting_sequences", "Sequences queued or displaced, by why they wait.", labels=["class", "reason"]
+    )
+    for each in stats.classes:
+        for reason in Blocked:
+            waiting.add_metric([each.name, reason], each.waiting.get(reason, 0))
+    yield waiting
 
 
-def _arrivals(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:
-    """Who was refused, and how long the others waited."""
+def _rejections(stats: scheduler_pb2.StatsResponse) -> Metric:
     rejections = CounterMetricFamily(
         "jetway_rejections", "Requests refused, or given up before they started, by the limit met.", labels=["reason"]
     )
     for reason in Rejection:
         rejections.add_metric([reason], stats.rejections.get(reason, 0))
-    yield rejections
-    queue_times = HistogramMetricFamily(
-        "jetway_queue_time_seconds", "From a sequence's arrival to its first start.", labels=["class"]
-    )
-    for name, each in stats.queue_times.items():
-        bounds = [*map(str, each.bounds), "+Inf"]
-        queue_times.add_metric([name], list(zip(bounds, accumulate(each.counts), strict=True)), each.total)
-    yield queue_times
+    return rejections
 
 
 def _copies(stats: scheduler_pb2.StatsResponse) -> Iterator[Metric]:

@@ -1,19 +1,31 @@
 """Figures under vLLM's names, where they mean the same, for dashboards that exist."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from prometheus_client import Metric
 
+from jetway.scheduler.planner import Blocked
 
-@dataclass(frozen=True, slots=True)
-class _Renaming:
-    """Labels that vLLM does not know are summed over, `le` apart; samples whose outcome is not named are left out."""
+
+class _Label(NamedTuple):
+    """A label of ours, vLLM's for it, and its values; samples whose value is not among them are left out."""
+
+    ours: str
+    name: str
+    values: Mapping[str, str]
+
+
+class _Renaming(NamedTuple):
+    """Labels that vLLM does not know are summed over, `le` apart."""
 
     name: str
-    outcomes: Mapping[str, str] = field(default_factory=dict)  # values of `outcome` to those of `finished_reason`
+    label: _Label | None = None
 
 
+_OUTCOMES = {"stop": "stop", "length": "length", "cancelled": "abort"}
+_DEFERRED = (Blocked.RESULT, Blocked.HELD, Blocked.CLASS, Blocked.PREFIX)  # though there may be room
+_REASONS = {reason.value: "deferred" if reason in _DEFERRED else "capacity" for reason in Blocked}
 NAMES = {
     "jetway_running_sequences": _Renaming("vllm:num_requests_running"),
     "jetway_waiting_sequences": _Renaming("vllm:num_requests_waiting"),
@@ -27,10 +39,13 @@ NAMES = {
     "jetway_inter_token_latency_seconds": _Renaming("vllm:inter_token_latency_seconds"),
     "jetway_request_latency_seconds": _Renaming("vllm:e2e_request_latency_seconds"),
     "jetway_queue_time_seconds": _Renaming("vllm:request_queue_time_seconds"),
-    "jetway_requests": _Renaming(
-        "vllm:request_success", {"stop": "stop", "length": "length", "cancelled": "abort"}
+    "jetway_prefill_time_seconds": _Renaming("vllm:request_prefill_time_seconds"),
+    "jetway_decode_time_seconds": _Renaming("vllm:request_decode_time_seconds"),
+    "jetway_class_waiting_sequences": _Renaming(
+        "vllm:num_requests_waiting_by_reason", _Label("reason", "reason", _REASONS)
     ),
-}  # fmt: skip
+    "jetway_requests": _Renaming("vllm:request_success", _Label("outcome", "finished_reason", _OUTCOMES)),
+}
 
 
 def renamed(families: Iterable[Metric], model_name: str) -> Iterator[Metric]:
@@ -44,13 +59,13 @@ def _renamed(family: Metric, renaming: _Renaming, model_name: str) -> Metric:
     sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for sample in family.samples:
         labels = {"model_name": model_name} | {key: value for key, value in sample.labels.items() if key == "le"}
-        if renaming.outcomes:
-            if (outcome := sample.labels["outcome"]) not in renaming.outcomes:
+        if label := renaming.label:
+            if (value := sample.labels[label.ours]) not in label.values:
                 continue
-            labels["finished_reason"] = renaming.outcomes[outcome]
+            labels[label.name] = label.values[value]
         key = (sample.name.removeprefix(family.name), tuple(labels.items()))
         sums[key] = sums.get(key, 0.0) + sample.value
     metric = Metric(renaming.name, family.documentation, family.type)
-    for (suffix, labels_items), value in sums.items():
-        metric.add_sample(renaming.name + suffix, dict(labels_items), value)
+    for (suffix, labels_items), total in sums.items():
+        metric.add_sample(renaming.name + suffix, dict(labels_items), total)
     return metric

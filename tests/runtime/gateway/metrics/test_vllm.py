@@ -41,6 +41,16 @@ def test_outcomes_become_finished_reasons() -> None:
     }
 
 
+def test_reasons_become_vllms_two_over_all_classes() -> None:
+    """ "deferred" is what waits for something else than room."""
+    family = GaugeMetricFamily("jetway_class_waiting_sequences", "help", labels=["class", "reason"])
+    for name, reason, count in [("a", "the token budget is spent", 2), ("b", "the token budget is spent", 3),
+                                ("b", "another sequence is computing its prefix", 4)]:  # fmt: skip
+        family.add_metric([name, reason], count)
+
+    assert samples(family) == {"vllm:num_requests_waiting_by_reason": {("m", "capacity"): 5, ("m", "deferred"): 4}}
+
+
 def test_histogram_keeps_its_buckets() -> None:
     registry = CollectorRegistry()
     histogram = Histogram("jetway_request_latency_seconds", "help", buckets=[1, 2], registry=registry)
