@@ -32,6 +32,8 @@ StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 LogitBias = dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]]
 
 
+# Lists of any length fail fast: the first error is told, and making a million takes half a minute.
+#
 # Where a field takes several JSON types, a value is read as the one that it looks like, so that an error is about that
 # one. Tags stand in < >: read.py leaves them out of a field's path.
 
@@ -60,7 +62,7 @@ Stop = Annotated[
     | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS), Tag("<list>")],
     Discriminator(_looks, custom_error_type="type", custom_error_message="a string or a list of strings"),
 ]
-TokenIds = Annotated[list[TokenId], Field(min_length=1)]
+TokenIds = Annotated[list[TokenId], Field(min_length=1, fail_fast=True)]
 Prompts = Annotated[
     Annotated[Text, Tag("<text>")]
     | Annotated[list[Text], Field(min_length=1, max_length=MAX_CHOICES), Tag("<texts>")]
@@ -88,7 +90,7 @@ class TextPart(Body):
 class MessageBody(Body):
     role: Literal["system", "developer", "user", "assistant"] = Field(description="developer is read as system")
     content: Annotated[
-        Annotated[Text, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>")],
+        Annotated[Text, Tag("<text>")] | Annotated[list[TextPart], Field(fail_fast=True), Tag("<list>")],
         Discriminator(_looks, custom_error_type="type", custom_error_message="a string or a list of text parts"),
     ] = Field(description="text, or parts of text, which become lines")
     tool_calls: list[Any] | None = Field(None, max_length=0)  # not supported, like the next
@@ -134,7 +136,9 @@ class CallBody(Body):
 
 
 class ChatBody(CallBody):
-    messages: list[MessageBody] = Field(min_length=1, description="the conversation, for the model's chat template")
+    messages: list[MessageBody] = Field(
+        min_length=1, fail_fast=True, description="the conversation, for the model's chat template"
+    )
     max_completion_tokens: int | None = Field(
         None, ge=1, le=_MAX_INT, description="of each choice; absent: as long as the engine allows"
     )

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from jetway.runtime.errors import InvalidArgument
 from jetway.runtime.gateway.openai.parse import parse_chat, parse_completion
-from jetway.runtime.gateway.openai.requests import ChatBody
+from jetway.runtime.gateway.openai.read import MAX_PARTS, read_object
+from jetway.runtime.gateway.openai.requests import Body, ChatBody, CompletionBody
 from jetway.scheduler.request import InvalidRequest, SamplingParams
 from tests.support.bodies import ENVELOPE, HELLO, chat, completion, refusal
 
@@ -193,7 +195,7 @@ def test_ranges_are_those_of_the_sampling_parameters(name: str) -> None:
             b'{"messages": [{"role": "user", "content": "a", "role": "system"}]}',
             "the body has 'role' twice in one object",
         ),
-        (b"[" * 100_000, "the body is nested too deeply"),
+        (b"[" * 10_000, "the body is nested too deeply"),
         (b"[]", "the body must be a JSON object, not []"),
         (b"null", "the body must be a JSON object, not null"),
         (b"1.5", "the body must be a JSON object, not 1.5"),
@@ -218,6 +220,42 @@ def test_body_that_is_no_json_object_is_refused(body: bytes, message: str) -> No
         parse_chat(body, ENVELOPE)
 
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["{}", "[]", '{"a":[]}', '{"a":"\\\\"}', '{"\\"":1}'],
+    ids=["objects", "lists", "both", "backslash", "quote"],
+)
+def test_body_of_too_many_parts_is_refused_before_they_are_made(part: str) -> None:
+    num_parts = sum(map(part.count, "[{:"))
+    most = (MAX_PARTS - 3) // num_parts  # beside the body itself, its name and its list
+    assert len(read_object(f'{{"z":[{",".join([part] * most)}]}}'.encode())["z"]) == most
+    with pytest.raises(InvalidArgument) as caught:
+        read_object(f'{{"z":[{",".join([part] * (most + 1))}]}}'.encode())
+    found = 3 + (most + 1) * num_parts
+    assert caught.value.message == f"the body may have at most 65536 objects, lists and names, not {found}"
+
+
+@pytest.mark.parametrize("text", ["{[:", '\\"{"', "\\{\\\\", '"\\\\"["'])
+def test_what_stands_in_strings_is_no_part(text: str) -> None:
+    long = text * MAX_PARTS
+    assert read_object(json.dumps({"prompt": long, long: 1}).encode()) == {"prompt": long, long: 1}
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (ChatBody, {"messages": [{"role": "user"}] * 100}),
+        (ChatBody, {"messages": [{"role": "user", "content": [{"type": "text"}] * 100}]}),
+        (CompletionBody, {"prompt": [1] + [""] * 100}),
+    ],
+)
+def test_of_many_errors_only_the_first_is_made(model: type[Body], body: dict[str, Any]) -> None:
+    """They may come by the million."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(body)
+    assert caught.value.error_count() == 1
 
 
 @pytest.mark.parametrize("number", ["1e400", "1" + "0" * 400])
