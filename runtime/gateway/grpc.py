@@ -11,6 +11,7 @@ from jetway.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
 from .access import Access, Envelope, deadline_s
 from .answer import Answer, Choice, Delta, Usage
+from .beside import beside_the_loop
 from .call import Call, Chat, Prompt, message, sampling_params
 from .faults import faults_as_errors
 from .generate import Generator
@@ -68,7 +69,8 @@ class InferenceServicer(inference_pb2_grpc.InferenceServicer):
     @asynccontextmanager
     async def _answer(self, request: inference_pb2.GenerateRequest, envelope: Envelope) -> AsyncIterator[Answer]:
         with faults_as_errors(envelope.request_id), self._generator.watch(envelope.request_id) as watch:
-            async with self._generator.answer(parse(request, envelope), watch) as answer:
+            call = await beside_the_loop(lambda: parse(request, envelope), request.ByteSize())
+            async with self._generator.answer(call, watch) as answer:
                 yield answer
 
     def _envelope(self, request: inference_pb2.GenerateRequest, context: Context) -> Envelope:

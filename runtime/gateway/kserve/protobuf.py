@@ -18,6 +18,7 @@ from .tensor import GivenTensor, to_bytes
 Message = Any  # tritonclient's types are not known to type checkers
 
 FINAL = "triton_final_response"
+MAX_PARTS = 1024  # of one kind in a request: no model takes as many, and they are looked at on the event loop
 _CONTENTS = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
     "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
@@ -27,6 +28,9 @@ _CONTENTS = {
 
 def request_from(message: Message, catalog: Catalog, *, several: str | None) -> InferRequest:
     """Raises InvalidArgument and ModelNotFound. `several` as in InferRequest."""
+    for kind in ("inputs", "outputs", "parameters"):
+        if (num_parts := len(getattr(message, kind))) > MAX_PARTS:
+            raise InvalidArgument(f"a request may have at most {MAX_PARTS} {kind}, not {num_parts}", param=kind)
     given = {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in message.parameters.items()
              if value.WhichOneof("parameter_choice")}  # fmt: skip
     return InferRequest(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jetway.runtime.errors import InvalidArgument
-from jetway.runtime.gateway.words import cut, quoted
+from jetway.runtime.gateway.words import MAX_SHOWN_CHARS, cut, quoted
 
 from .tensor import GivenTensor, Value, values_of
 
@@ -122,7 +122,7 @@ def _text(name: str, value: bytes) -> str:
 
 
 def _shown(shape: Sequence[int]) -> str:
-    return cut("[" + ",".join(map(str, shape)) + "]")
+    return cut("[" + ",".join(map(str, shape[:MAX_SHOWN_CHARS])) + "]")
 
 
 def _names(names: Mapping[str, object] | Sequence[str]) -> str:

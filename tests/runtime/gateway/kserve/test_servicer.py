@@ -179,3 +179,18 @@ async def test_what_cannot_be_read_is_counted_too(
     metrics = (await exchange(gateway.http_port, request("GET", "/metrics"))).body.decode()
     assert 'jetway_requests_total{outcome="model_not_found"} 5.0' in metrics
     assert 'jetway_requests_total{outcome="invalid_argument"} 3.0' in metrics
+
+
+@pytest.mark.parametrize("kind", ["inputs", "outputs", "parameters"])
+async def test_more_parts_than_any_model_has_are_refused_unread(triton_stub: Any, kind: str) -> None:
+    message = raw_request()
+    parts = getattr(message, kind)
+    for number in range(1025 - len(parts)):
+        if kind == "parameters":
+            parts[str(number)].int64_param = 1
+        else:
+            parts.add(name="text_output")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await triton_stub.ModelInfer(message)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == f"a request may have at most 1024 {kind}, not 1025"
