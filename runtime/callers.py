@@ -1,9 +1,9 @@
 """Who may call and which classes there are, from the settings. Light: the preflight asks too."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from jetway.scheduler.classes import DEFAULT_CLASSES
+from jetway.scheduler.classes import DEFAULT_CLASSES, ServiceClass
 
 from .config import ServeConfig
 from .errors import ConfigError
@@ -18,17 +18,19 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 def make_access(config: ServeConfig) -> Access:
     """Raises ConfigError for a key that names a class that is not served or is another's twin, and ClassError."""
-    levels = class_levels(config)
+    classes = _classes(config)
+    levels = {each.name: each.level for each in classes}
+    deadlines_s = {each.name: each.default_deadline_s for each in classes if each.default_deadline_s is not None}
     keys = [_api_key(name, key, levels) for name, key in config.keys.items()]
     _check_distinct(keys)
-    return Access(KeyRing(keys), Placer(levels, PriorityDialect(config.gateway.priority_dialect)))
+    placer = Placer(levels, PriorityDialect(config.gateway.priority_dialect), deadlines_s=deadlines_s)
+    return Access(KeyRing(keys), placer)
 
 
-def class_levels(config: ServeConfig) -> dict[str, int]:
-    """The level of each class that a request may name; to fcfs they are all one."""
+def _classes(config: ServeConfig) -> Sequence[ServiceClass]:
+    """Those that a request may name; to fcfs they are all one."""
     policy = config.scheduler.policy
-    classes = DEFAULT_CLASSES if policy == FCFS else service_classes(policy, config.classes)
-    return {each.name: each.level for each in classes}
+    return DEFAULT_CLASSES if policy == FCFS else service_classes(policy, config.classes)
 
 
 def _check_distinct(keys: Iterable[ApiKey]) -> None:

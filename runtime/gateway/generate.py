@@ -140,7 +140,7 @@ def _request(call: Call, prompt: Sequence[int]) -> Request:
             service_class=call.placement.service_class,
             tenant=call.tenant,
             priority=call.placement.priority,
-            deadline_s=call.deadline_s,
+            deadline_s=call.placement.deadline_s if call.deadline_s is None else call.deadline_s,
             queue_timeout_s=call.queue_timeout_s,
         )
     except InvalidRequest as error:

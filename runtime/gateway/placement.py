@@ -17,6 +17,7 @@ not use `standard`; and beside a class of the user's own a priority only orders.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from jetway.runtime.errors import InvalidArgument, PermissionDenied
 from jetway.scheduler.classes import BATCH, INTERACTIVE, STANDARD
@@ -69,22 +70,33 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a call runs; `service_tier` is what OpenAI's answers echo."""
+    """Where a call runs; `service_tier` is what OpenAI's answers echo, `deadline_s` the class's for calls that name none."""
 
     service_class: str
     priority: int
     service_tier: str
+    deadline_s: float | None = None
 
 
 DEFAULT_PLACEMENT = Placement(STANDARD, 0, TIER_OF_CLASS[STANDARD])
 
 
 class Placer:
-    """Resolves calls against the classes that are served: `levels` maps each class to its level, 1 the best."""
+    """Resolves calls against the classes that are served: `levels` maps each class to its level, 1 the best.
 
-    def __init__(self, levels: Mapping[str, int], dialect: PriorityDialect) -> None:
+    `deadlines_s` has the classes' own deadlines, where they have one.
+    """
+
+    def __init__(
+        self,
+        levels: Mapping[str, int],
+        dialect: PriorityDialect,
+        *,
+        deadlines_s: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self._levels = levels
         self._dialect = dialect
+        self._deadlines_s = deadlines_s
 
     @property
     def levels(self) -> Mapping[str, int]:
@@ -101,7 +113,7 @@ class Placer:
                 raise PermissionDenied(f"this key may not use class {service_class}", param=decider or None)
             service_class = self._best_of(caller)
         tier = TIER_OF_CLASS.get(service_class, "default")
-        return Placement(service_class, self._order(asked.priority), tier)
+        return Placement(service_class, self._order(asked.priority), tier, self._deadlines_s.get(service_class))
 
     def triton(self, level: int, caller: Caller, header: str | None = None) -> tuple[Placement, bool]:
         """Triton's priority: 0 is the default, a level beyond the last silently too; then the flag is True.

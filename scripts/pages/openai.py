@@ -60,7 +60,8 @@ falls to the key's best class.
 **Callers.** Where the server has keys, everything under /v1 needs `Authorization: Bearer KEY`, and the key says whom a
 call is counted to. Where it has none, the header `X-Jetway-Tenant` says so.
 
-**Deadlines.** `X-Jetway-Deadline-Ms: 1500` ends a call that takes longer, with status 504.
+**Deadlines.** `X-Jetway-Deadline-Ms: 1500` ends a call that takes longer, with status 504. Without it, the class's
+`default_deadline_s` does. The gateway sees to both, a second later, where the scheduler does not.
 
 **Request ids.** `x-request-id` of the request, if it is plain ASCII of at most 128 characters, comes back in the
 answer, is part of the answer's `id` and stands in the logs; without one, it is drawn.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jetway.runtime.callers import class_levels, make_access
+from jetway.runtime.callers import make_access
 from jetway.runtime.config import ServeConfig
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.gateway.placement import Asked, Caller
@@ -57,12 +57,19 @@ def test_printed_keys_read_back_the_same(tmp_path: Path) -> None:
 
 def test_classes_are_those_of_the_policy_or_of_the_file(tmp_path: Path) -> None:
     served = {"interactive": 1, "standard": 2, "batch": 3}
-    assert class_levels(config(tmp_path, "")) == served
-    assert class_levels(config(tmp_path, "scheduler: {policy: weighted}")) == dict.fromkeys(served, 1)
-    assert class_levels(config(tmp_path, "classes: {standard: {level: 1}, gold: {level: 2}}")) == {
-        "standard": 1,
-        "gold": 2,
-    }
+    for text, levels in [
+        ("", served),
+        ("scheduler: {policy: weighted}", dict.fromkeys(served, 1)),
+        ("classes: {standard: {level: 1}, gold: {level: 2}}", {"standard": 1, "gold": 2}),
+    ]:
+        assert make_access(config(tmp_path, text)).placer.levels == levels
+
+
+def test_a_class_has_its_deadline_for_calls_that_name_none(tmp_path: Path) -> None:
+    text = "classes: {standard: {level: 1}, gold: {level: 2, default_deadline_s: 2.5}}"
+    placer = make_access(config(tmp_path, text)).placer
+    deadlines_s = {name: placer.place(Asked(header=name), Caller()).deadline_s for name in ("standard", "gold")}
+    assert deadlines_s == {"standard": None, "gold": 2.5}
 
 
 @pytest.mark.parametrize("name", ["interactive", "standard", "batch"])

@@ -99,6 +99,16 @@ async def test_tensorrt_llms_dialect_is_higher_first(
     assert told(await scheduler.adds.get()) == (*add, "")
 
 
+async def test_a_class_deadline_is_as_if_the_call_had_named_it(engine_dir: Path, scheduler: FakeScheduler) -> None:
+    """So it holds at the gateway too, where it is kept also while scheduler or executor hangs."""
+    access = Access(KeyRing([]), Placer(LEVELS, PriorityDialect.VLLM, deadlines_s={"batch": 2.5}))
+    async with running_gateway(engine_dir, scheduler.address, access) as gateway:
+        for headers in ("X-Jetway-Class: batch\r\n", "X-Jetway-Class: batch\r\nX-Jetway-Deadline-Ms: 9\r\n", ""):
+            await exchange(gateway.http_port, post(PATH, BODY, headers))
+    adds = [await scheduler.adds.get() for _ in range(3)]
+    assert [add.deadline_ms if add.HasField("deadline_ms") else None for add in adds] == [2500, 9, None]
+
+
 async def test_deadlines_reach_the_scheduler(gateway: Gateway, stub: Any, scheduler: FakeScheduler) -> None:
     await exchange(gateway.http_port, post(PATH, BODY, "X-Jetway-Deadline-Ms: 1501\r\n"))
     assert (await scheduler.adds.get()).deadline_ms == 1501
