@@ -129,7 +129,9 @@ class GatewayConfig:
     insecure: bool = setting(
         False, "serve whoever reaches a host that is not loopback, without keys and client certificates"
     )
-    tls_certificate: str | None = setting(None, "PEM file of both servers' certificate chain; null: no TLS")
+    tls_certificate: str | None = setting(
+        None, "PEM file of both servers' certificate chain, read by each gateway when it starts; null: no TLS"
+    )
     tls_key: str | None = setting(None, "PEM file of its private key, without a passphrase")
     tls_client_ca: str | None = setting(
         None, "PEM file of who signs clients; with it both servers refuse clients without a certificate"
