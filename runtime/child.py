@@ -86,7 +86,9 @@ class Child:
                 stdout=output.write_fd,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(*fds, ready.write_fd),
-                start_new_session=True,  # a Ctrl-C in the terminal reaches the supervisor only, which drains in order
+                # A Ctrl-C in the terminal reaches the supervisor only, which drains in order. In its session, for when
+                # that is lost, the kernel wakes and hangs up a group that is stopped, also before it has a lifeline.
+                process_group=0,
             )
         except OSError as error:
             raise ConfigError(f"cannot start the {role} with {argv[0]}: {error.strerror}") from None
@@ -143,7 +145,7 @@ class Child:
     async def kill(self) -> None:
         """End the process and all that it started, now. Idempotent."""
         try:
-            os.killpg(self._process.pid, signal.SIGKILL)  # its own session, so its own group
+            os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         await self._process.wait()

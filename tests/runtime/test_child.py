@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from jetway.runtime.child import Child, Command, Listener
@@ -164,6 +165,28 @@ async def test_kill_does_not_wait_for_what_left_the_group(start: Start) -> None:
     await child.kill()
     assert is_alive(pid)  # it holds the log pipe open, and that holds up nobody
     os.kill(pid, signal.SIGKILL)
+
+
+async def test_one_that_is_stopped_before_it_has_a_lifeline_ends_with_its_supervisor() -> None:
+    supervisor = """if True:
+        import asyncio, time
+        from jetway.runtime.child import Child, Command, Listener
+        async def main():
+            child = await Child.start(Command("gateway", ["sh", "-c", "exec sleep 60", "sh"], []), Listener(print, print))
+            print(child.pid, flush=True)
+            time.sleep(60)
+        asyncio.run(main())
+    """
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", supervisor, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    pid = int(await process.stdout.readline())
+    os.kill(pid, signal.SIGSTOP)
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:  # bounded by the test's timeout, as the next
+        await asyncio.sleep(0.005)
+    process.kill()
+    await process.wait()
+    while is_alive(pid):
+        await asyncio.sleep(0.005)
 
 
 async def test_a_line_without_end_is_cut(start: Start, lines: list[str]) -> None:
