@@ -100,6 +100,11 @@ class Request:
             raise InvalidRequest("prompt", "the prompt is empty; at least 1 token is needed")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidRequest("max_tokens", f"max_tokens must be at least 1, not {self.max_tokens}")
+        min_tokens = self.sampling.min_tokens
+        if self.max_tokens is not None and min_tokens > self.max_tokens:
+            raise InvalidRequest(
+                "min_tokens", f"min_tokens must be at most max_tokens, which is {self.max_tokens}, not {min_tokens}"
+            )
         _check_range("n", self.n, 1, MAX_SEQUENCES)
         _check_range("priority", self.priority, -(2**63), 2**63 - 1)
         for name in ("deadline_s", "queue_timeout_s"):

@@ -38,8 +38,8 @@ Prompt = str | tuple[int, ...] | Chat  # text as it stands, token ids as they ar
 class Call:
     """Choices are numbered prompt by prompt, n of each.
 
-    Raises InvalidArgument for bad stop strings, too many choices or a min_tokens above max_tokens. What depends on the
-    model is checked when the call starts.
+    Raises InvalidArgument for bad stop strings or too many choices. What `Request` checks, and what depends on the model,
+    is checked when the call starts.
     """
 
     request_id: str
@@ -60,11 +60,6 @@ class Call:
             raise InvalidArgument(
                 f"n times the number of prompts must be in [1, {MAX_CHOICES}], not {self.n} x {len(self.prompts)}",
                 param="n",
-            )
-        if self.max_tokens is not None and self.sampling.min_tokens > self.max_tokens:
-            raise InvalidArgument(
-                f"min_tokens must be at most max_tokens, which is {self.max_tokens}, not {self.sampling.min_tokens}",
-                param="min_tokens",
             )
         if len(self.stop) > MAX_STOP_STRINGS:
             raise InvalidArgument(

@@ -39,6 +39,16 @@ def test_a_sampling_parameter_out_of_range_is_named_with_its_limits(param: str, 
     [
         ({"prompt": []}, "prompt", "the prompt is empty; at least 1 token is needed"),
         ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, not 0"),
+        (
+            {"max_tokens": -1, "sampling": SamplingParams(min_tokens=0)},
+            "max_tokens",
+            "max_tokens must be at least 1, not -1",
+        ),
+        (
+            {"max_tokens": 2, "sampling": SamplingParams(min_tokens=3)},
+            "min_tokens",
+            "min_tokens must be at most max_tokens, which is 2, not 3",
+        ),
         ({"n": 0}, "n", r"n must be in \[1, 128\], not 0"),
         ({"n": 129}, "n", r"n must be in \[1, 128\], not 129"),
     ],
