@@ -42,11 +42,13 @@ class Catalog:
         return iter(self._models.values())
 
     def find(self, name: str, version: str = "") -> Model:
-        """Raises ModelNotFound, and InvalidArgument for a version that is no number; an empty one is the only one."""
+        """Raises ModelNotFound, and InvalidArgument for a version that is no number; an empty one is the only one. Zeros
+        may stand before it, as in Triton.
+        """
         model = self._models.get(name)
         if model is None:
             raise ModelNotFound(f"Request for unknown model: '{cut(name)}' is not found", param="model_name")
-        if version in ("", VERSION):
+        if version == "" or version.lstrip("0") == VERSION:
             return model
         if not (version.isascii() and version.isdigit()):
             raise InvalidArgument(

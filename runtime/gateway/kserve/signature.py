@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from jetway.runtime.errors import InvalidArgument
 from jetway.runtime.gateway.words import MAX_SHOWN_CHARS, cut, quoted
@@ -68,6 +69,7 @@ def check(model: str, specs: Sequence[InputSpec], given: Sequence[GivenTensor]) 
         _check_type(model, spec, tensor)
         values[tensor.name] = values_of(tensor)
         _check_neutral(model, spec, values[tensor.name])
+        _check_finite(spec, values[tensor.name])
     _check_complete(model, specs, values)
     return Inputs(values)
 
@@ -101,6 +103,13 @@ def _check_type(model: str, spec: InputSpec, tensor: GivenTensor) -> None:
 def _check_neutral(model: str, spec: InputSpec, values: Sequence[Value]) -> None:
     if spec.neutral is not None and any(value not in spec.neutral for value in values):
         raise InvalidArgument(f"input '{spec.name}' of model '{model}' is not supported here; leave it out")
+
+
+def _check_finite(spec: InputSpec, values: Sequence[Value]) -> None:
+    """Also of tensors that change nothing."""
+    for value in values:
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidArgument(f"input '{spec.name}' must be finite, not {value}", param=spec.name)
 
 
 def _check_complete(model: str, specs: Sequence[InputSpec], values: Mapping[str, object]) -> None:

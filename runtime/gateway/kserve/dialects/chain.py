@@ -1,6 +1,7 @@
 """What the models of the chain `preprocessing`, `tensorrt_llm`, `postprocessing` have in common."""
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from jetway.runtime.gateway.answer import Delta
@@ -45,16 +46,17 @@ OUTPUTS = (
 
 
 def sampling(inputs: Inputs, top_k: str, top_p: str) -> SamplingParams:
-    """As TensorRT-LLM has it, greedy without a top_k or top_p, whatever the temperature. Raises InvalidArgument."""
+    """As TensorRT-LLM has it, greedy without a top_k or top_p, whatever the temperature that it allows. Raises
+    InvalidArgument.
+    """
     names = ("temperature", "repetition_penalty", "presence_penalty", "frequency_penalty")
     given: dict[str, Any] = {name: value for name in names if (value := inputs.first(name)) is not None}
     k, p = inputs.first(top_k), inputs.first(top_p)
-    if not k and not p:
-        given["temperature"] = 0.0
     given |= {"top_k": k or 0, "top_p": p or 1.0}
     given["min_tokens"] = inputs.integer("min_tokens") or inputs.integer("min_length") or 0
     given["logprobs"] = 0 if inputs.flag(LOG_PROBS) else None
-    return sampling_params(given | _ends(inputs))
+    params = sampling_params(given | _ends(inputs))
+    return params if k or p else replace(params, temperature=0.0)
 
 
 def seed(inputs: Inputs) -> int | None:

@@ -1,5 +1,6 @@
 """`tensorrt_llm` as llmapi has it: text in; each response of a stream holds the text from its beginning."""
 
+from dataclasses import replace
 from typing import Any
 
 from jetway.runtime.gateway.answer import Delta
@@ -101,6 +102,8 @@ def _sampling(inputs: Inputs) -> SamplingParams:
     """Greedy where nothing is said, as there."""
     names = ("temperature", "top_k", "top_p", "frequency_penalty", "presence_penalty")
     given: dict[str, Any] = {name: value for name in names if (value := inputs.first(_PREFIX + name)) is not None}
-    if not given.keys() & {"temperature", "top_k", "top_p"} or given.get("top_p") == 0:
-        given |= {"temperature": 0.0, "top_p": 1.0}
-    return sampling_params(given | {"logprobs": 0 if inputs.flag(_LOG_PROB) else None})
+    greedy = not given.keys() & {"temperature", "top_k", "top_p"} or given.get("top_p") == 0
+    if greedy:
+        given["top_p"] = 1.0
+    params = sampling_params(given | {"logprobs": 0 if inputs.flag(_LOG_PROB) else None})
+    return replace(params, temperature=0.0) if greedy else params

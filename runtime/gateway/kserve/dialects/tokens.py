@@ -71,7 +71,10 @@ class TokensDialect:
         return TokensWriter(asked, num_prompt_tokens)
 
     def _spelled(self, word: Sequence[int]) -> str:
-        spelled = b"".join(self._vocabulary.bytes_of(token_id) for token_id in word)
+        for token_id in word:
+            if not self._vocabulary.bytes_of(token_id):
+                raise InvalidArgument(f"stop_words_list holds {token_id}, which is no token", param="stop_words_list")
+        spelled = b"".join(map(self._vocabulary.bytes_of, word))
         try:
             return spelled.decode()
         except UnicodeDecodeError as error:

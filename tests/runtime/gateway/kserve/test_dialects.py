@@ -1,5 +1,6 @@
 """What upstream's tensors mean to a call, and what an answer becomes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ from tritonclient.utils import InferenceServerException
 
 from jetway.v1 import common_pb2
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, sampled, scored
-from tests.support.triton import TRUE, inputs, text_inputs, texts, token_inputs
+from tests.support.gateway import running_gateway
+from tests.support.triton import TRUE, client_of, inputs, text_inputs, texts, token_inputs
+
+NAN, INFINITE = np.array([[np.nan]], np.float32), np.array([[np.inf]], np.float32)
 
 
 def ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -90,6 +94,12 @@ async def test_stop_words_as_token_ids(
         ("ensemble", {"bad_words": np.array([["x"]], dtype=object)}, "input 'bad_words' of model 'ensemble' is not"),
         ("ensemble", {"return_context_logits": TRUE}, "input 'return_context_logits' of model 'ensemble' is not"),
         ("ensemble", {"top_p": np.array([[2.0]], np.float32)}, "top_p must be in (0.0, 1.0], not 2.0"),
+        ("ensemble", {"temperature": NAN}, "input 'temperature' must be finite, not nan"),
+        ("ensemble", {"repetition_penalty": -INFINITE}, "input 'repetition_penalty' must be finite, not -inf"),
+        ("ensemble", {"length_penalty": INFINITE}, "input 'length_penalty' must be finite, not inf"),
+        ("ensemble", {"temperature": np.array([[101]], np.float32)}, "temperature must be in [0.0, 100.0], not 101.0"),
+        ("tensorrt_llm", {"runtime_top_p": NAN}, "input 'runtime_top_p' must be finite, not nan"),
+        ("tensorrt_llm", {"stop_words_list": np.array([[[9999], [1]]], np.int32)}, "stop_words_list holds 9999, which is no token"),
         ("tensorrt_llm", {"input_lengths": np.array([[3]], np.int32)}, "input_lengths must be in [1, 1], not 3"),
     ],
 )  # fmt: skip
@@ -101,6 +111,32 @@ async def test_what_is_not_there_is_refused_by_name(
         await triton.infer(model, own + inputs(**given), request_id="7")
     assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
     assert caught.value.message().startswith(f"[request id: 7] {message}")
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "message"),
+    [(-1, "max_tokens must be at least 1, not -1"), (2, "min_tokens must be at most max_tokens, which is 2, not 3")],
+)
+async def test_of_two_lengths_the_wrong_one_is_named(
+    triton: aio.InferenceServerClient, max_tokens: int, message: str
+) -> None:
+    with pytest.raises(InferenceServerException) as caught:
+        await triton.infer("ensemble", text_inputs(max_tokens=max_tokens, min_tokens=np.array([[3]], np.int32)))
+    assert caught.value.message() == message
+
+
+async def test_numbers_of_llmapi_are_finite_too(engine_dir: Path, scheduler: FakeScheduler) -> None:
+    """Also those that an answer without sampling does not look at."""
+    text = {"text_input": np.array([b"hi"], dtype=object), "sampling_param_top_p": np.array([0], np.float32)}
+    async with (
+        running_gateway(engine_dir, scheduler.address, kserve_dialect="llmapi") as gateway,
+        client_of(gateway) as triton,
+    ):
+        for name, value in (("temperature", NAN), ("frequency_penalty", INFINITE)):
+            with pytest.raises(InferenceServerException, match=f"input 'sampling_param_{name}' must be finite"):
+                await triton.infer("tensorrt_llm", inputs(**text, **{f"sampling_param_{name}": value.reshape(1)}))
+        with pytest.raises(InferenceServerException, match="temperature must be in"):
+            await triton.infer("tensorrt_llm", inputs(**text, sampling_param_temperature=np.array([-1], np.float32)))
 
 
 async def test_what_asks_for_nothing_is_taken(

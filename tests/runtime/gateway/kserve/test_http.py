@@ -128,7 +128,7 @@ async def test_not_ready_without_a_scheduler(waiting_gateway: Gateway) -> None:
 
 async def test_infer_as_json(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
     scheduler.script = answering(ids(tokenizer, "a"))
-    answer = await exchange(gateway.http_port, post("/v2/models/ensemble/versions/1/infer", BODY))
+    answer = await exchange(gateway.http_port, post("/v2/models/ensemble/versions/01/infer", BODY))
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert parsed(answer) == {
         "id": "5",
