@@ -64,6 +64,7 @@ class Outbox:
             reason=common_pb2.FinishReason.Value(f"FINISH_REASON_{event.reason.name}"),
             num_tokens=event.num_tokens,
             num_cached_tokens=event.num_cached_tokens,
+            queued_s=event.queued_s,
         )
         if (error := _ERRORS.get(event.reason)) is not None:
             end.error.CopyFrom(error_to_proto(error(event.message)))

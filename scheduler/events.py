@@ -29,6 +29,7 @@ class SequenceFinished(NamedTuple):
     num_tokens: int  # output tokens that count
     num_cached_tokens: int  # prompt tokens that its first start found in the prefix cache
     message: str  # why, for FAILED and EXPIRED; else empty
+    queued_s: float | None  # from arrival to the first start; None: it never started
 
 
 class RequestFinished(NamedTuple):

@@ -40,7 +40,9 @@ class Ledger:
     def close(self, sequence: Sequence, reason: FinishReason, message: str) -> None:
         """The sequence has ended; with the last of them, the request."""
         self._events.append(
-            SequenceFinished(sequence.id, reason, sequence.num_output, sequence.num_cached_tokens, message)
+            SequenceFinished(
+                sequence.id, reason, sequence.num_output, sequence.num_cached_tokens, message, sequence.queued_s
+            )
         )
         request_id = sequence.id.request_id
         siblings = self._live[request_id]

@@ -134,6 +134,11 @@ class Sequence:
         return unresolved == 0 or (unresolved == 1 and self.sampled_at <= latest)
 
     @property
+    def queued_s(self) -> float | None:
+        """From arrival to the first start."""
+        return None if self.started_at is None else self.started_at - self.arrival
+
+    @property
     def seniority(self) -> Seniority:
         """Of a sequence that has started: its place inside its level, never equal to another's."""
         assert self.first_start is not None

@@ -22,6 +22,16 @@ class Usage:
     cached_tokens: int
 
 
+class Span(NamedTuple):
+    """When an answer was asked of the scheduler, how long it waited for its start, and when its end was heard; on the
+    monotonic clock, seconds.
+    """
+
+    submitted_at: float
+    queued_s: float
+    ended_at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a choice ended; there is an `error` unless it ended as STOP or LENGTH."""
@@ -77,6 +87,7 @@ class Answer:
         self._n = len(transcripts) // len(generations)
         self._num_open = len(transcripts)
         self._cached_tokens: dict[int, int] = {}  # by prompt
+        self._ends: list[End] = []
 
     @property
     def num_choices(self) -> int:
@@ -85,6 +96,14 @@ class Answer:
     @property
     def num_prompt_tokens(self) -> int:
         return self._num_prompt_tokens
+
+    @property
+    def span(self) -> Span | None:
+        """From the first of its sequences to the last. None while one is open, or where the scheduler has not said it."""
+        queued_s = [end.queued_s for end in self._ends if end.queued_s is not None]
+        if self._num_open or not queued_s:
+            return None
+        return Span(self._generations[0].submitted_at, min(queued_s), max(end.heard_at for end in self._ends))
 
     def cancel(self) -> None:
         """End all that is open, and hear nothing more of it."""
@@ -127,6 +146,7 @@ class Answer:
         else:
             ending = Ending(end.reason, end.error)
         self._num_open -= 1
+        self._ends.append(end)
         self._watch.choice_ended(ending.finish_reason, ending.error)
         prompt = choice // self._n
         # The first of a prompt's choices to run finds what was cached before; the others find what it has computed.

@@ -36,7 +36,7 @@ class Generation:
         self._inbox = inbox
         self._first_choice = first_choice
         self._send = send
-        self._arrival = time.monotonic()
+        self.submitted_at = time.monotonic()
         self._accepted = False
         self._open: dict[int, list[int]] = {index: [] for index in range(request.n)}  # what each has generated
         self._finishing: set[int] = set()
@@ -64,7 +64,7 @@ class Generation:
             priority=request.priority,
             deadline_ms=_milliseconds(request.deadline_s),
             queue_timeout_ms=_milliseconds(request.queue_timeout_s),
-            age_ms=round(1000 * (time.monotonic() - self._arrival)),
+            age_ms=round(1000 * (time.monotonic() - self.submitted_at)),
         )
         if self._accepted:
             for index, tokens in self._open.items():
@@ -126,7 +126,7 @@ class Generation:
 
     def _expire(self) -> None:
         self.withdraw()
-        error = DeadlineExceeded(f"the deadline passed after {time.monotonic() - self._arrival:.3g} s")
+        error = DeadlineExceeded(f"the deadline passed after {time.monotonic() - self.submitted_at:.3g} s")
         self._give_up(common_pb2.FINISH_REASON_EXPIRED, error)
 
     def _give_up(self, reason: common_pb2.FinishReason.ValueType, error: JetwayError) -> None:

@@ -1,6 +1,7 @@
 """What one call hears from the scheduler: whether all of its requests are accepted, then what its choices gain."""
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 
 from jetway.runtime.errors import JetwayError
@@ -14,6 +15,8 @@ class End:
     reason: common_pb2.FinishReason.ValueType
     num_cached_tokens: int | None = 0  # of its prompt; None: not known
     error: JetwayError | None = None
+    queued_s: float | None = None  # from its arrival at the scheduler to its first start; None: not known
+    heard_at: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass(slots=True)

@@ -105,7 +105,8 @@ class _Outgoing:
 
 def _end_from_proto(end: scheduler_pb2.SequenceEnd) -> End:
     error = error_from_proto(end.error) if end.HasField("error") else _error_of(end.reason)
-    return End(end.reason, end.num_cached_tokens, error)
+    queued_s = end.queued_s if end.HasField("queued_s") else None
+    return End(end.reason, end.num_cached_tokens, error, queued_s)
 
 
 def _error_of(reason: common_pb2.FinishReason.ValueType) -> JetwayError | None:

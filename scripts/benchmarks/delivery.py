@@ -71,7 +71,7 @@ class Talker(scheduler_pb2_grpc.SchedulerServicer):
                         outbox.put(handle, TokenSampled(SEQUENCE, token, None))
                     await asyncio.sleep(STEP_S)
                 for handle in handles:
-                    outbox.put(handle, SequenceFinished(SEQUENCE, FinishReason.LENGTH, NUM_TOKENS, 0, ""))
+                    outbox.put(handle, SequenceFinished(SEQUENCE, FinishReason.LENGTH, NUM_TOKENS, 0, "", 0.0))
                 handles.clear()
 
     async def Stats(

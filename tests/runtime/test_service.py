@@ -120,6 +120,7 @@ async def test_requests_of_one_session_stream_side_by_side(gateway: Gateway) -> 
     assert gateway.accepted == [1, 2]
     assert {end.reason for end in gateway.ends.values()} == {common_pb2.FINISH_REASON_LENGTH}
     assert [end.num_tokens for _, end in sorted(gateway.ends.items())] == [5, 3, 3]
+    assert all(end.HasField("queued_s") for end in gateway.ends.values())
 
 
 async def test_equal_public_ids_of_two_gateways_do_not_meet(gateway: Gateway, address: str) -> None:

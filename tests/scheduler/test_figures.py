@@ -8,6 +8,7 @@ import pytest
 
 from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.classes import ServiceClass
+from jetway.scheduler.events import SequenceFinished
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.planner import Blocked
 from jetway.scheduler.request import InvalidRequest
@@ -105,6 +106,7 @@ def test_waits_for_the_first_start_are_counted_by_class() -> None:
     driver.run()
     times = driver.scheduler.stats(7.0).counters.queue_times
     assert totals(times) == {"high": (1, 0.0), "low": (1, 7.0)}
+    assert [event.queued_s for event in driver.log if isinstance(event, SequenceFinished)] == [0.0, 7.0]
     low = times["low"]
     assert low.counts[low.bounds.index(10.0)] == 1
 

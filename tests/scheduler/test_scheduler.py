@@ -33,7 +33,7 @@ def test_one_request_prefills_then_decodes() -> None:
     assert [list(plan.releases) for plan in driver.plans] == [[], [], [], [0]]
     assert driver.tokens("a") == expected_tokens(request)
     assert driver.log[-2:] == [
-        SequenceFinished(SequenceId("a", 0), FinishReason.LENGTH, 3, 0, ""),
+        SequenceFinished(SequenceId("a", 0), FinishReason.LENGTH, 3, 0, "", 0.0),
         RequestFinished("a"),
     ]
 
@@ -219,7 +219,7 @@ def test_a_sequence_that_the_engine_cannot_compute_fails_alone() -> None:
     driver.scheduler.add(make_request("a"), 0.0)
     driver.scheduler.add(other, 0.0)
     driver.run()
-    assert SequenceFinished(SequenceId("a", 0), FinishReason.FAILED, 0, 0, "it cannot be computed") in driver.log
+    assert SequenceFinished(SequenceId("a", 0), FinishReason.FAILED, 0, 0, "it cannot be computed", 0.0) in driver.log
     assert driver.tokens("b") == expected_tokens(other)
 
 

@@ -59,6 +59,13 @@ def cached(frame: scheduler_pb2.SessionFrame, num_tokens: int) -> scheduler_pb2.
     return frame
 
 
+def queued(frame: scheduler_pb2.SessionFrame, queued_s: float) -> scheduler_pb2.SessionFrame:
+    """The frame whose ends waited so long for their start."""
+    for end in frame.ends:
+        end.queued_s = queued_s
+    return frame
+
+
 def silence(add: scheduler_pb2.Add) -> list[scheduler_pb2.SessionFrame]:
     """The test speaks itself."""
     return []

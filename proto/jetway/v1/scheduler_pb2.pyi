@@ -330,6 +330,7 @@ class SequenceEnd(_message.Message):
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
     NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    QUEUED_S_FIELD_NUMBER: _builtins.int
     handle: _builtins.int
     """Of the Add."""
     sequence_index: _builtins.int
@@ -340,6 +341,8 @@ class SequenceEnd(_message.Message):
     """Output tokens that count."""
     num_cached_tokens: _builtins.int
     """Prompt tokens that were found in the prefix cache when it first started."""
+    queued_s: _builtins.float
+    """From arrival to its first start. Absent: it never started."""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """Set for FAILED and EXPIRED."""
@@ -353,12 +356,15 @@ class SequenceEnd(_message.Message):
         num_tokens: _builtins.int = ...,
         num_cached_tokens: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
+        queued_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_queued_s", b"_queued_s", "error", b"error", "queued_s", b"queued_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "handle", b"handle", "num_cached_tokens", b"num_cached_tokens", "num_tokens", b"num_tokens", "reason", b"reason", "sequence_index", b"sequence_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queued_s", b"_queued_s", "error", b"error", "handle", b"handle", "num_cached_tokens", b"num_cached_tokens", "num_tokens", b"num_tokens", "queued_s", b"queued_s", "reason", b"reason", "sequence_index", b"sequence_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__queued_s: _TypeAlias = _typing.Literal["queued_s"]  # noqa: Y015
+    _WhichOneofArgType__queued_s: _TypeAlias = _typing.Literal["_queued_s", b"_queued_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__queued_s) -> _WhichOneofReturnType__queued_s | None: ...
 
 Global___SequenceEnd: _TypeAlias = SequenceEnd  # noqa: Y015
 

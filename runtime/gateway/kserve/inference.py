@@ -64,7 +64,7 @@ class Inference:
         with (
             faults_as_errors(envelope.request_id),
             self._generator.watch(envelope.request_id) as watch,
-            self.statistics.inference(request.model),
+            self.statistics.inference(request.model) as timing,
             self._running.entered(name) as stoppable,
         ):
             num_elements = sum(len(each.data) for each in request.inputs)
@@ -75,6 +75,7 @@ class Inference:
                     stream=asked.stream, empty_final=request.parameters.empty_final, wanted=request.outputs
                 )
                 yield Replies(answer, writer, options, stoppable)
+                timing.span = answer.span
 
     def _stop(self, model: Model, name: RequestName) -> AsyncIterator[Reply]:
         if not name.request_id:

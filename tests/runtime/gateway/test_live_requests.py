@@ -12,7 +12,7 @@ from jetway.runtime.gateway.inbox import End, Gathered, Inbox
 from jetway.runtime.gateway.live_requests import MAX_WAITING_MESSAGES, LiveRequests
 from jetway.scheduler.request import Request, SamplingParams
 from jetway.v1 import common_pb2, scheduler_pb2
-from tests.support.fake_scheduler import LENGTH, STOP, accepted, cached, refused, sampled, scored
+from tests.support.fake_scheduler import LENGTH, STOP, accepted, cached, queued, refused, sampled, scored
 
 CANCELLED, FAILED, EXPIRED = (
     common_pb2.FINISH_REASON_CANCELLED,
@@ -103,9 +103,9 @@ async def test_request_ends_when_all_of_its_sequences_have() -> None:
     live.receive(sampled(1, [10], STOP))
     assert await asked.heard() == [Gathered(0, [10], end=End(STOP))]
     assert not asked.generation.ended
-    live.receive(sampled(1, [11], LENGTH, index=1))
+    live.receive(queued(sampled(1, [11], LENGTH, index=1), 0.5))
 
-    assert await asked.heard() == [Gathered(1, [11], end=End(LENGTH))]
+    assert await asked.heard() == [Gathered(1, [11], end=End(LENGTH, queued_s=0.5))]
     assert asked.generation.ended
 
 

@@ -12,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 
 from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import common_pb2
-from tests.support.fake_scheduler import STOP, FakeScheduler, answering, refusing
+from tests.support.fake_scheduler import LENGTH, STOP, FakeScheduler, accepted, answering, queued, refusing, sampled
 from tests.support.gateway import running_gateway
 from tests.support.http import exchange, post, request
 from tests.support.tokenizers import EOS, ids_of
@@ -153,6 +153,30 @@ async def test_statistics_count_what_was_answered(
     assert own.inference_stats.success.ns > 0
     assert own.last_inference > 0
     assert [each.inference_count for each in every] == [0, 2, 0, 0]
+
+
+async def test_statistics_tell_waiting_from_computing(
+    triton: aio.InferenceServerClient, scheduler: FakeScheduler, tokenizer: Tokenizer
+) -> None:
+    """Of two sequences the first to start ends the wait. What the scheduler does not say is not counted."""
+    token = ids(tokenizer, "a")
+    scheduler.script = answering(token)
+    await triton.infer("ensemble", text_inputs())
+    asked = text_inputs(num_return_sequences=np.array([[2]], np.int32), stream=TRUE)
+    answers = triton.stream_infer(request_stream([{"model_name": "ensemble", "inputs": asked}]))
+    scheduler.script = lambda add: [
+        accepted(add.handle),
+        *(queued(sampled(add.handle, token, LENGTH, index=index), wait_s) for index, wait_s in ((0, 1e-6), (1, 1.0))),
+    ]
+    _ = [answer async for answer in answers]
+
+    [own] = (await triton.get_inference_statistics("ensemble")).model_stats
+
+    stats = own.inference_stats
+    parts = [stats.queue, stats.compute_input, stats.compute_infer]
+    assert stats.success.count == 2
+    assert [part.count for part in (*parts, stats.compute_output)] == [1, 1, 1, 0]
+    assert stats.queue.ns == 1000
 
 
 @pytest.mark.parametrize("name", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting", "LogSettings"])
