@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 from .config import GatewayConfig
 from .errors import ConfigError
@@ -159,8 +160,9 @@ def _add_triton_repo(commands: "argparse._SubParsersAction[_Parser]") -> None:
     repo.add_argument("--output", type=Path, required=True, metavar="DIR", help="made, or renewed where it is there")
     repo.add_argument(
         "--url",
+        type=_gateway_url,
         default=f"http://{gateway.host}:{gateway.port}",
-        help="the gateway's HTTP address, as Triton reaches it (default: %(default)s)",
+        help="the gateway, as Triton reaches it: http, https, grpc or grpcs (default: %(default)s)",
     )
     repo.add_argument(
         "--kserve-dialect",
@@ -181,6 +183,19 @@ def _add_doctor(commands: "argparse._SubParsersAction[_Parser]") -> None:
     doctor.set_defaults(flags=("--report",))
     doctor.add_argument("engine", nargs="?", type=Path, metavar="ENGINE", help="an engine directory")
     doctor.add_argument("--report", type=Path, metavar="FILE", help="write all of it there too, to attach to an issue")
+
+
+def _gateway_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in ("http", "https", "grpc", "grpcs") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise argparse.ArgumentTypeError(f"must be like http://HOST:PORT or grpc://HOST:PORT, not {text!r}")
+    if parts.scheme.startswith("grpc") and (parts.port is None or text != f"{parts.scheme}://{parts.netloc}"):
+        raise argparse.ArgumentTypeError(f"must be {parts.scheme}://HOST:PORT for gRPC, not {text!r}")
+    return text
 
 
 def _seconds(text: str) -> float:

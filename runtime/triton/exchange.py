@@ -1,26 +1,14 @@
-"""One request to a Jetway gateway, from inside a Triton server: on the standard library only."""
+"""One request to a Jetway gateway, from inside a Triton server: what is said, whatever carries it."""
 
-import http.client
-import json
 import os
-import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 API_KEY_VARIABLE = "JETWAY_API_KEY"
 CONNECT_TIMEOUT_S = 5.0
 
-# TritonError's names of what HTTP says.
-_CODES = {
-    400: "INVALID_ARG",
-    401: "INVALID_ARG",
-    403: "INVALID_ARG",
-    404: "NOT_FOUND",
-    501: "UNSUPPORTED",
-    503: "UNAVAILABLE",
-}
+Array = Any  # of numpy, of any element type
 
 
 class Failed(Exception):
@@ -32,67 +20,79 @@ class Failed(Exception):
         self.code = code
 
 
-class Exchange:
-    """One request to the gateway. `cancel`, from another thread, closes its connection, which cancels it there too."""
+class Asked(NamedTuple):
+    """A request. `parameters` are those that mean something to Jetway."""
 
-    def __init__(self, scheme: str, address: str) -> None:
-        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        self._address = address
-        self._connection = kind(address, timeout=CONNECT_TIMEOUT_S)
-        self._socket: socket.socket | None = None
+    model: str
+    request_id: str
+    inputs: Mapping[str, Array]
+    parameters: Mapping[str, Any]
+
+
+class Said(NamedTuple):
+    """One response; the last is final."""
+
+    outputs: Mapping[str, Array]
+    final: bool
+
+
+class Connection(Protocol):
+    """Carries one request, which it was made with. `cut` may come from any thread at any time, before `open` too."""
+
+    def open(self) -> None:
+        """Raises Failed."""
+
+    def responses(self) -> Iterator[Said]:
+        """What the gateway says, to the end. Raises Failed for an error, and where the connection is lost."""
+
+    def cut(self) -> None:
+        """End at once what is open, which cancels the request at the gateway."""
+
+    def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    """Knows where the gateway is. Every request gets a connection of its own, so that Jetway may be restarted, and the
+    gateways of one address share the requests.
+    """
+
+    def connection(self, asked: Asked) -> Connection:
+        """Not open yet; the arrays are not looked at any more. Raises Failed for what it cannot carry."""
+
+
+class Exchange:
+    """One request, which another thread may cancel."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
         self._cancelled.set()
-        if (connected := self._socket) is not None:
-            with suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
+        self._connection.cut()
 
-    def events(self, path: str, body: bytes) -> Iterator[Mapping[str, Any]]:
-        """What the gateway says, to the end. Raises Failed."""
+    def responses(self) -> Iterator[Said]:
+        """To the end. Raises Failed."""
         try:
-            yield from self._ask(path, body)
-        except (OSError, http.client.HTTPException) as error:
+            self._connection.open()
             if not self._cancelled.is_set():
-                message = f"the connection to Jetway at {self._address} failed: {error or type(error).__name__}"
-                raise Failed(message, "UNAVAILABLE") from error
-        finally:
-            self._connection.close()
+                yield from self._connection.responses()
+        except Failed:
+            if not self._cancelled.is_set():
+                raise
         if self._cancelled.is_set():
             raise Failed("Request cancelled by client", "CANCELLED")
 
-    def _ask(self, path: str, body: bytes) -> Iterator[Mapping[str, Any]]:
-        self._connection.connect()
-        self._socket = self._connection.sock
-        self._socket.settimeout(None)  # a request may wait its turn
-        if self._cancelled.is_set():
-            return
-        self._connection.request("POST", path, body, _headers())
-        with self._connection.getresponse() as response:
-            if response.status != 200:
-                raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
-            unread = b""
-            while chunk := response.read1():
-                *events, unread = (unread + chunk).split(b"\n\n")
-                yield from map(_said, events)
+    def close(self) -> None:
+        """Once the responses have ended."""
+        self._connection.close()
 
 
-def _headers() -> dict[str, str]:
+def lost(address: str, reason: object) -> Failed:
+    return Failed(f"the connection to Jetway at {address} failed: {reason}", "UNAVAILABLE")
+
+
+def authorization() -> dict[str, str]:
+    """The header, or metadata, that carries the API key, where there is one."""
     key = os.environ.get(API_KEY_VARIABLE)
-    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-
-
-def _said(event: bytes) -> dict[str, Any]:
-    """Raises Failed for an error."""
-    said: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
-    if "error" in said:
-        raise Failed(said["error"], "INTERNAL")
-    return said
-
-
-def _message(body: bytes) -> str:
-    """Of an error, which may be an event."""
-    try:
-        return str(json.loads(body.removeprefix(b"data: "))["error"])
-    except (ValueError, KeyError):
-        return body[:200].decode(errors="replace")
+    return {"authorization": f"Bearer {key}"} if key else {}

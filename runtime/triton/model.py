@@ -1,7 +1,7 @@
 """The model that `jetway triton-repo` writes: hands each request to a Jetway gateway and streams its answer back.
 
-With exchange.py it is copied into a model repository, and runs inside Triton on the standard library and numpy (below 2).
-Every request has a connection of its own, so Jetway may be restarted under it.
+With the modules beside it, it is copied into a model repository, and runs inside Triton: over HTTP on the standard library
+and numpy (below 2), over gRPC where tritonclient is there too.
 """
 
 import json
@@ -12,16 +12,15 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from .exchange import Exchange, Failed
+from .exchange import Asked, Exchange, Failed, Said, Transport
+from .over_http import HttpTransport, Output
 
 log = logging.getLogger(__name__)
 
 CANCEL_CHECK_S = 0.05  # how often it is asked whether a client has gone
 PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # parameters of a request: Triton shows no others to a model
-FINAL_RESPONSE = "jetway_final_response"  # another: each event says whether it is the last
 
 
 class TritonPythonModel:
@@ -30,9 +29,8 @@ class TritonPythonModel:
     def initialize(self, args: Mapping[str, str]) -> None:
         config = json.loads(args["model_config"])
         settings = {name: each["string_value"] for name, each in config["parameters"].items()}
-        self._url = urlsplit(settings["jetway_url"])
-        self._path = f"{self._url.path.rstrip('/')}/v2/models/{args['model_name']}/generate_stream"
-        self._outputs = {each["name"]: _Output(each, batched=config["max_batch_size"] > 0) for each in config["output"]}
+        self._name = args["model_name"]
+        self._transport = _transport(settings["jetway_url"], config)
         self._max_requests = int(settings["max_requests"])
         self._slots = threading.Semaphore(self._max_requests)
         self._cancellations = _Cancellations()
@@ -42,12 +40,12 @@ class TritonPythonModel:
             self._slots.acquire()
             sender = request.get_response_sender()
             try:
-                body = _body(request)
-            except UnicodeDecodeError as error:
-                _fail(sender, Failed(f"an input is not UTF-8: {error.reason}", "INVALID_ARG"))
+                exchange = Exchange(self._transport.connection(self._asked(request)))
+            except Failed as error:
+                _fail(sender, error)
                 self._slots.release()
                 continue
-            threading.Thread(target=self._run, args=(sender, body), daemon=True).start()
+            threading.Thread(target=self._run, args=(sender, exchange), daemon=True).start()
 
     def finalize(self) -> None:
         """Triton has let the requests end; what still runs is cancelled."""
@@ -55,11 +53,18 @@ class TritonPythonModel:
         for _ in range(self._max_requests):
             self._slots.acquire()
 
-    def _run(self, sender: Any, body: bytes) -> None:
+    def _asked(self, request: Any) -> Asked:
+        given = json.loads(request.parameters() or "{}")
+        parameters = {name: given[name] for name in (PRIORITY, TIMEOUT) if name in given}
+        if request.timeout() > 0:
+            parameters.setdefault(TIMEOUT, request.timeout())
+        inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        return Asked(self._name, request.request_id(), inputs, parameters)
+
+    def _run(self, sender: Any, exchange: Exchange) -> None:
         try:
-            exchange = Exchange(self._url.scheme, self._url.netloc)
             with self._cancellations.watching(sender, exchange):
-                last = self._stream(sender, exchange.events(self._path, body))
+                last = _stream(sender, exchange.responses())
             sender.send(last, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Failed as error:
             _fail(sender, error)
@@ -67,41 +72,43 @@ class TritonPythonModel:
             log.exception("a fault of Jetway's model")
             _fail(sender, Failed(f"a fault of Jetway's model: {type(error).__name__}: {error}", "INTERNAL"))
         finally:
+            exchange.close()  # after the last response, which need not wait for it
             self._slots.release()
 
-    def _stream(self, sender: Any, events: Iterator[Mapping[str, Any]]) -> Any:
-        """All but the last response, which is returned: as in upstream's C++ backend, it is final itself."""
-        last = None
-        for event in events:
-            response = pb_utils.InferenceResponse(self._tensors(event))
-            if event.get(FINAL_RESPONSE):
-                last = response
-            else:
-                sender.send(response)
-        if last is None:
-            raise Failed("Jetway's answer has no end", "INTERNAL")
-        return last
 
-    def _tensors(self, event: Mapping[str, Any]) -> list[Any]:
-        return [self._outputs[name].tensor(value) for name, value in event.items() if name in self._outputs]
+def _transport(url: str, config: Mapping[str, Any]) -> Transport:
+    """As the URL's scheme says. Raises TritonModelException where it cannot be had."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("grpc", "grpcs"):
+        return HttpTransport(
+            parts, {each["name"]: _output(each, config["max_batch_size"]) for each in config["output"]}
+        )
+    try:
+        from .over_grpc import GrpcTransport  # late: over HTTP a model needs none of what this imports
+    except ImportError as error:
+        raise pb_utils.TritonModelException(
+            f"{url} needs tritonclient[grpc] in the environment of Triton's Python backend: {error}"
+        ) from error
+    return GrpcTransport(parts)
 
 
-class _Output:
-    """One output as the configuration has it."""
+def _output(config: Mapping[str, Any], max_batch_size: int) -> Output:
+    dtype = pb_utils.triton_string_to_numpy(config["data_type"])
+    return Output(dtype, num_leading=len(config["dims"]) - (0 if max_batch_size else 1))
 
-    def __init__(self, config: Mapping[str, Any], *, batched: bool) -> None:
-        self._name = config["name"]
-        self._dtype = pb_utils.triton_string_to_numpy(config["data_type"])
-        self._leading = len(config["dims"]) - (0 if batched else 1)  # dimensions of 1 before the last
 
-    def tensor(self, value: Any) -> Any:
-        """Clients of upstream index text once, and everything else as the configuration says."""
-        values = value if isinstance(value, list) else [value]
-        if self._dtype is np.object_:
-            array = np.array([each.encode() for each in values], dtype=np.object_)
+def _stream(sender: Any, responses: Iterator[Said]) -> Any:
+    """All but the last response, which is returned: as in upstream's C++ backend, it is final itself."""
+    last = None
+    for said in responses:
+        response = pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in said.outputs.items()])
+        if said.final:
+            last = response
         else:
-            array = np.array(values, self._dtype).reshape([1] * self._leading + [len(values)])
-        return pb_utils.Tensor(self._name, array)
+            sender.send(response)
+    if last is None:
+        raise Failed("Jetway's answer has no end", "INTERNAL")
+    return last
 
 
 class _Watched:
@@ -168,21 +175,6 @@ class _Cancellations:
             for watched in running:
                 watched.check()
             threading.Event().wait(CANCEL_CHECK_S)
-
-
-def _body(request: Any) -> bytes:
-    """The request as /generate_stream takes it: a key for each tensor, its elements in a list."""
-    given = json.loads(request.parameters() or "{}")
-    parameters = {name: given[name] for name in (PRIORITY, TIMEOUT) if name in given} | {FINAL_RESPONSE: True}
-    if request.timeout() > 0:
-        parameters.setdefault(TIMEOUT, request.timeout())
-    body = {tensor.name(): _elements(tensor) for tensor in request.inputs()}
-    return json.dumps(body | {"id": request.request_id(), "parameters": parameters}).encode()
-
-
-def _elements(tensor: Any) -> list[Any]:
-    values = tensor.as_numpy().reshape(-1).tolist()
-    return [each.decode() if isinstance(each, bytes) else each for each in values]
 
 
 def _fail(sender: Any, error: Failed) -> None:

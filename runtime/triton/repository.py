@@ -13,7 +13,8 @@ from jetway.runtime.gateway.kserve.dialects.tokens import TokensDialect
 from jetway.runtime.gateway.kserve.signature import InputSpec, TensorSpec
 
 MAX_REQUESTS = 256  # of one model
-PROGRAMS = ("model.py", "exchange.py")  # imported by Triton as a package, which is the version's directory
+# Imported by Triton as a package, which is the version's directory.
+PROGRAMS = ("model.py", "exchange.py", "over_http.py", "over_grpc.py")
 Signature = type[TextDialect] | type[TokensDialect] | type[LlmapiDialect]
 
 

@@ -34,6 +34,10 @@ class TritonError(Exception):
     code: int
 
 
+class TritonModelException(Exception):
+    pass
+
+
 @dataclass(frozen=True)
 class InferenceResponse:
     output_tensors: list[Tensor] = field(default_factory=list)
@@ -95,6 +99,7 @@ def install() -> None:
     module: Any = ModuleType("triton_python_backend_utils")
     module.Tensor = Tensor
     module.TritonError = TritonError
+    module.TritonModelException = TritonModelException
     module.InferenceResponse = InferenceResponse
     module.TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
     module.triton_string_to_numpy = _DTYPES.__getitem__

@@ -11,12 +11,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from jetway.runtime.triton import repository
+
 READY_TIMEOUT_S = 60.0
 
 
 class TritonServer(NamedTuple):
     http_port: int
     grpc_port: int
+
+
+class TritonBefore(NamedTuple):
+    """A Triton server, and where its models expect Jetway: they talk to `address`, one of its two."""
+
+    server: TritonServer
+    jetway_http_port: int
+    jetway_grpc_port: int
+    address: str
+
+
+@contextmanager
+def triton_before_jetway(venv: Path, scheme: str, work_dir: Path) -> Iterator[TritonBefore]:
+    """With the models of `jetway triton-repo` for a URL of this scheme; Jetway's ports are free."""
+    ports = {"http": free_port(), "grpc": free_port()}
+    address = f"127.0.0.1:{ports[scheme]}"
+    repository.write(work_dir / "models", f"{scheme}://{address}", "inflight")
+    with running_triton(venv, work_dir / "models", work_dir) as server:
+        yield TritonBefore(server, ports["http"], ports["grpc"], address)
 
 
 @contextmanager

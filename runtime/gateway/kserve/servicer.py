@@ -19,7 +19,7 @@ from . import describe, protobuf
 from .edge import Edge
 from .errors import NO_LOADING, message_of
 from .protobuf import Message
-from .stream import InferStream
+from .stream import InferStream, RequestFailed
 
 CLASS_KEY = "x-jetway-class"  # metadata of a call
 SEVERAL = "ModelInfer RPC doesn't support models with decoupled transaction policy"
@@ -103,7 +103,10 @@ class KserveService(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ign
         """A coroutine that writes by itself: only such a one learns that the client does not read."""
         async with self._admitted(context):
             stream = InferStream(self._edge, context, self._stall_limit_s)
-            await stream.serve(request_iterator, lambda request: self._envelope(request, context))
+            try:
+                await stream.serve(request_iterator, lambda request: self._envelope(request, context))
+            except RequestFailed as failure:
+                await _abort(context, failure.error, failure.request_id)
 
     @asynccontextmanager
     async def _admitted(self, context: Context) -> AsyncIterator[None]:
@@ -130,10 +133,14 @@ class KserveService(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ign
 
 @asynccontextmanager
 async def _errors_as_status(context: Context, request_id: str) -> AsyncIterator[None]:
-    """End the call with the status that Triton has for it, and the whole error in its trailing metadata."""
     try:
         yield
     except JetwayError as error:
-        details = error_to_proto(error).SerializeToString()
-        status = grpc.StatusCode[edge_of(error).kserve_grpc]
-        await context.abort(status, message_of(error, request_id), ((ERROR_KEY, details),))
+        await _abort(context, error, request_id)
+
+
+async def _abort(context: Context, error: JetwayError, request_id: str) -> None:
+    """End the call with the status that Triton has for the error, and the whole error in its trailing metadata."""
+    details = error_to_proto(error).SerializeToString()
+    status = grpc.StatusCode[edge_of(error).kserve_grpc]
+    await context.abort(status, message_of(error, request_id), ((ERROR_KEY, details),))

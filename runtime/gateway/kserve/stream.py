@@ -17,6 +17,15 @@ STATUS_KEY = "triton_grpc_error"  # metadata; "true": an error ends the stream w
 MAX_REQUESTS = 1024  # that run on one stream
 
 
+class RequestFailed(Exception):
+    """A request ends its stream with this error."""
+
+    def __init__(self, error: JetwayError, request_id: str) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.request_id = request_id
+
+
 class InferStream:
     """Runs the requests of one stream. A client that reads nothing for `stall_limit_s` loses all of them."""
 
@@ -29,14 +38,14 @@ class InferStream:
         self._num_running = 0
 
     async def serve(self, requests: AsyncIterator[Message], envelope_of: Callable[[Message], Envelope]) -> None:
-        """Return once the client has said all and every request has ended. Raises JetwayError."""
+        """Return once the client has said all and every request has ended. Raises RequestFailed and Cancelled."""
         try:
             async with StallLimit(self._stall_limit_s) as self._stall, asyncio.TaskGroup() as running:
                 async for request in requests:
                     self._num_running += 1
                     running.create_task(self._run(request, envelope_of))
-        except* JetwayError as errors:
-            raise _first(errors) from None
+        except* RequestFailed as failures:
+            raise _first(failures) from None
         except* TimeoutError:
             raise Cancelled(f"the client read nothing for {self._stall_limit_s} s, which is the limit") from None
 
@@ -52,7 +61,7 @@ class InferStream:
                     await self._write(stream_response_to(request, reply))
         except JetwayError as error:
             if self._errors_end_it:
-                raise
+                raise RequestFailed(error, request.id) from error
             await self._write(stream_error_to(request, error))
         finally:
             self._num_running -= 1
@@ -62,6 +71,6 @@ class InferStream:
             await self._stall.wait(self._context.write(response))
 
 
-def _first(errors: BaseExceptionGroup[JetwayError]) -> JetwayError:
-    first = errors.exceptions[0]
+def _first(failures: BaseExceptionGroup[RequestFailed]) -> RequestFailed:
+    first = failures.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

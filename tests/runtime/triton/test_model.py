@@ -1,75 +1,26 @@
 """The model inside Triton: a stand-in for its Python backend on one side, a gateway on the other."""
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.text_format import Parse
 from tokenizers import Tokenizer
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from jetway.runtime.gateway.app import Gateway
-from jetway.runtime.gateway.kserve.dialects.text import TextDialect
-from jetway.runtime.gateway.kserve.dialects.tokens import TokensDialect
-from jetway.runtime.triton.repository import configuration
 from jetway.v1 import common_pb2
-from tests.support import triton_backend
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, refusing, sampled
 from tests.support.gateway import running_gateway
 from tests.support.triton_backend import InferenceRequest, InferenceResponse, TritonError
-
-triton_backend.install()
-from jetway.runtime.triton.model import TritonPythonModel
-
-TEXT = {"text_input": np.array([[b"hi"]], dtype=object), "max_tokens": np.array([[8]], np.int32)}
-STREAM = TEXT | {"stream": np.array([[True]])}
-
-
-@pytest.fixture
-async def gateway(engine_dir: Path, scheduler: FakeScheduler) -> AsyncIterator[Gateway]:
-    async with running_gateway(engine_dir, scheduler.address) as gateway:
-        yield gateway
-
-
-@asynccontextmanager
-async def loaded(name: str, port: int) -> AsyncIterator[TritonPythonModel]:
-    """The model as Triton loads it; unloaded at the end."""
-    signature = TokensDialect if name == "tensorrt_llm" else TextDialect
-    config = Parse(configuration(name, signature, f"http://127.0.0.1:{port}"), ModelConfig())
-    fields = MessageToDict(config, preserving_proto_field_name=True)
-    for each in fields["output"]:
-        each["dims"] = [int(dim) for dim in each["dims"]]
-    model = TritonPythonModel()
-    model.initialize({"model_name": name, "model_config": json.dumps({"max_batch_size": 0} | fields)})
-    try:
-        yield model
-    finally:
-        await asyncio.to_thread(model.finalize)
-
-
-async def said(request: InferenceRequest) -> InferenceResponse | None:
-    return await asyncio.to_thread(request.sender.next)
-
-
-def arrays(response: InferenceResponse | None) -> dict[str, Any]:
-    assert response is not None
-    assert response.error is None
-    return {tensor.name(): tensor.as_numpy().tolist() for tensor in response.output_tensors}
+from tests.support.triton_model import STREAM, TEXT, arrays, error_of, loaded, said, url_of
 
 
 def ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
-async def test_text_streams_through(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
-    async with loaded("ensemble", gateway.http_port) as model:
+async def test_text_streams_through(url: str, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+    async with loaded("ensemble", url) as model:
         request = InferenceRequest(STREAM, "7")
         model.execute([request])
         add = await scheduler.adds.get()
@@ -85,25 +36,26 @@ async def test_text_streams_through(gateway: Gateway, scheduler: FakeScheduler, 
     assert (ended_early, request.sender.ended) == (False, True)
 
 
-async def test_token_ids_and_their_shapes(gateway: Gateway, scheduler: FakeScheduler) -> None:
+async def test_token_ids_and_their_shapes(url: str, scheduler: FakeScheduler) -> None:
     scheduler.script = answering([11, 12, 13])
     one = np.array([[1]], np.int32)
     inputs = {
         "input_ids": np.array([[7, 8]], np.int32), "input_lengths": 2 * one, "request_output_len": 3 * one,
         "stop_words_list": np.array([[[9, 9], [1, -1]]], np.int32), "exclude_input_in_output": np.array([[True]]),
     }  # fmt: skip
-    async with loaded("tensorrt_llm", gateway.http_port) as model:
+    async with loaded("tensorrt_llm", url) as model:
         request = InferenceRequest(inputs)
         model.execute([request])
         outputs = arrays(await said(request))
         assert request.sender.ended
-    assert outputs["output_ids"] == [[[11, 12, 13]]]
-    assert outputs["sequence_length"] == [[3]]
+    assert outputs == {
+        "output_ids": [[[11, 12, 13]]], "sequence_length": [[3]], "batch_index": [[0]], "sequence_index": [[0]],
+    }  # fmt: skip
     assert list((await scheduler.adds.get()).prompt) == [7, 8]
 
 
-async def test_a_client_that_goes_away_cancels(gateway: Gateway, scheduler: FakeScheduler) -> None:
-    async with loaded("ensemble", gateway.http_port) as model:
+async def test_a_client_that_goes_away_cancels(url: str, scheduler: FakeScheduler) -> None:
+    async with loaded("ensemble", url) as model:
         gone, stays = InferenceRequest(TEXT), InferenceRequest(TEXT)
         model.execute([gone])
         handle = (await scheduler.adds.get()).handle
@@ -120,7 +72,7 @@ async def test_a_client_that_goes_away_cancels(gateway: Gateway, scheduler: Fake
 
 
 async def test_triton_is_not_asked_about_a_request_that_has_ended(
-    gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
+    url: str, scheduler: FakeScheduler, tokenizer: Tokenizer
 ) -> None:
     """Here one ends between the list of those that run and the question."""
     asked, ended = threading.Event(), threading.Event()
@@ -130,7 +82,7 @@ async def test_triton_is_not_asked_about_a_request_that_has_ended(
         asked.set()
         ended.wait(10)
 
-    async with loaded("ensemble", gateway.http_port) as model:
+    async with loaded("ensemble", url) as model:
         model.execute([first, second])
         handles = [(await scheduler.adds.get()).handle for _ in range(2)]
         for request in (first, second):
@@ -154,7 +106,7 @@ async def test_triton_is_not_asked_about_a_request_that_has_ended(
     assert not second.sender.asked_after_end
 
 
-async def test_priority_and_timeout_go_along(gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+async def test_priority_and_timeout_go_along(url: str, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
     """Triton shows a model the timeout but no priority: that comes as a parameter of Jetway's own."""
     scheduler.script = answering(ids(tokenizer, "a"))
     given = [
@@ -162,7 +114,7 @@ async def test_priority_and_timeout_go_along(gateway: Gateway, scheduler: FakeSc
         InferenceRequest(TEXT, parameters={"jetway_timeout": 9000}, timeout=250_000),
         InferenceRequest(TEXT),
     ]
-    async with loaded("ensemble", gateway.http_port) as model:
+    async with loaded("ensemble", url) as model:
         adds = []
         for request in given:
             model.execute([request])
@@ -175,29 +127,30 @@ async def test_priority_and_timeout_go_along(gateway: Gateway, scheduler: FakeSc
     ]
 
 
-async def test_errors_have_their_codes(gateway: Gateway, scheduler: FakeScheduler) -> None:
-    async def error_of(inputs: dict[str, Any]) -> TritonError | None:
+async def test_errors_have_their_codes(url: str, scheduler: FakeScheduler) -> None:
+    async def refused(inputs: dict[str, Any]) -> TritonError:
         request = InferenceRequest(inputs, "7")
         model.execute([request])
-        response = await said(request)
-        assert response is not None
-        return response.error
+        return error_of(await said(request))
 
-    async with loaded("ensemble", gateway.http_port) as model:
-        missing = await error_of({"text_input": TEXT["text_input"]})
-        undecodable = await error_of(TEXT | {"text_input": np.array([[b"\xff"]], dtype=object)})
+    async with loaded("ensemble", url) as model:
+        missing = await refused({"text_input": TEXT["text_input"]})
+        undecodable = await refused(TEXT | {"text_input": np.array([[b"\xff"]], dtype=object)})
         scheduler.script = refusing(common_pb2.ERROR_CODE_OVERLOADED, "full")
-        full = await error_of(TEXT)
-    assert missing is not None
+        full = await refused(TEXT)
     assert (missing.code, missing.message[:18]) == (TritonError.INVALID_ARG, "[request id: 7] ex")
-    assert undecodable == TritonError("an input is not UTF-8: invalid start byte", TritonError.INVALID_ARG)
+    assert undecodable.code == TritonError.INVALID_ARG
+    assert undecodable.message.endswith("inference input 'text_input' is not UTF-8: invalid start byte at byte 0")
     assert full == TritonError("[request id: 7] Exceeds maximum queue size", TritonError.UNAVAILABLE)
 
 
-async def test_jetway_may_be_restarted(engine_dir: Path, scheduler: FakeScheduler, tokenizer: Tokenizer) -> None:
+async def test_jetway_may_be_restarted(
+    engine_dir: Path, scheduler: FakeScheduler, tokenizer: Tokenizer, scheme: str
+) -> None:
     async with running_gateway(engine_dir, scheduler.address) as first:
-        port = first.http_port
-        async with loaded("ensemble", port) as model:
+        ports: dict[str, Any] = {"port": first.http_port, "grpc_port": first.grpc_port}
+        url = url_of(first, scheme)
+        async with loaded("ensemble", url) as model:
             cut = InferenceRequest(STREAM)
             model.execute([cut])
             handle = (await scheduler.adds.get()).handle
@@ -209,46 +162,19 @@ async def test_jetway_may_be_restarted(engine_dir: Path, scheduler: FakeSchedule
             model.execute([refused])
             nobody = await said(refused)
 
-            async with running_gateway(engine_dir, scheduler.address, port=port):
+            async with running_gateway(engine_dir, scheduler.address, **ports):
                 scheduler.script = answering(ids(tokenizer, "b"))
                 again = InferenceRequest(TEXT)
                 model.execute([again])
                 assert arrays(await said(again))["text_output"] == [b"hib"]
-    for response in (lost, nobody):
-        assert response is not None
-        assert response.error is not None
-    assert nobody is not None
-    assert nobody.error is not None
-    assert nobody.error.code == TritonError.UNAVAILABLE
-    assert nobody.error.message.startswith(f"the connection to Jetway at 127.0.0.1:{port} failed: ")
+    address = url.removeprefix(f"{scheme}://")
+    assert error_of(lost)
+    assert error_of(nobody).code == TritonError.UNAVAILABLE
+    assert error_of(nobody).message.startswith(f"the connection to Jetway at {address} failed: ")
 
 
-@pytest.mark.parametrize(
-    ("babbled", "message"),
-    [("babble", "a fault of Jetway's model: JSONDecodeError"), ('data: {"a": 1}', "Jetway's answer has no end")],
-)
-async def test_what_is_no_answer_of_jetways_still_ends_the_request(babbled: str, message: str) -> None:
-    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(babbled) + 2}\r\n\r\n{babbled}\n\n".encode())
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(babble, "127.0.0.1", 0)
-    async with server, loaded("ensemble", server.sockets[0].getsockname()[1]) as model:
-        request = InferenceRequest(TEXT)
-        model.execute([request])
-        response = await said(request)
-        while response is not None and response.error is None:
-            response = await said(request)
-    assert response is not None
-    assert response.error is not None
-    assert response.error.code == TritonError.INTERNAL
-    assert response.error.message.startswith(message)
-
-
-async def test_unloading_cancels_what_runs(gateway: Gateway, scheduler: FakeScheduler) -> None:
-    async with loaded("ensemble", gateway.http_port) as model:
+async def test_unloading_cancels_what_runs(url: str, scheduler: FakeScheduler) -> None:
+    async with loaded("ensemble", url) as model:
         request = InferenceRequest(TEXT)
         model.execute([request])
         handle = (await scheduler.adds.get()).handle

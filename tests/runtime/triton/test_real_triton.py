@@ -1,10 +1,11 @@
-"""Jetway behind a real Triton server: its clients, its cancellations, and a restart of Jetway under it."""
+"""A gateway behind a real Triton server: its clients, its cancellations, and a restart under it."""
 
 import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,44 +14,29 @@ from tokenizers import Tokenizer
 from tritonclient.grpc import aio
 
 from jetway.runtime.gateway.app import Gateway
-from jetway.runtime.triton import repository
 from jetway.v1 import common_pb2, scheduler_pb2
-from tests.conftest import ROOT, require
 from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, refusing, sampled
 from tests.support.gateway import running_gateway
 from tests.support.triton import TRUE, is_final, request_stream, text_inputs, texts, token_inputs
-from tests.support.triton_server import TritonServer, free_port, running_triton
+from tests.support.triton_server import TritonBefore
 
 pytestmark = pytest.mark.timeout(90)  # the first test starts the server
 
 ASK: dict[str, Any] = {"text_input": "hi", "max_tokens": 8, "exclude_input_in_output": True}
 
 
-class Triton(NamedTuple):
-    server: TritonServer
-    gateway_port: int  # where its models expect Jetway
-
-
-@pytest.fixture(scope="module")
-def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    venv = require("triton", ROOT / ".jetway" / "triton" / "made", "scripts/triton").parent
-    work_dir = tmp_path_factory.mktemp("triton")
-    port = free_port()
-    repository.write(work_dir / "models", f"http://127.0.0.1:{port}", "inflight")
-    with running_triton(venv, work_dir / "models", work_dir) as server:
-        yield Triton(server, port)
-
-
-@pytest.fixture
-async def gateway(triton: Triton, engine_dir: Path, scheduler: FakeScheduler) -> AsyncIterator[Gateway]:
-    async with running_gateway(engine_dir, scheduler.address, port=triton.gateway_port) as gateway:
+@asynccontextmanager
+async def jetway(triton: TritonBefore, engine_dir: Path, scheduler: FakeScheduler) -> AsyncIterator[Gateway]:
+    """A gateway where the models expect it."""
+    ports: dict[str, Any] = {"port": triton.jetway_http_port, "grpc_port": triton.jetway_grpc_port}
+    async with running_gateway(engine_dir, scheduler.address, **ports) as gateway:
         yield gateway
 
 
 @pytest.fixture
-async def client(triton: Triton) -> AsyncIterator[aio.InferenceServerClient]:
-    async with aio.InferenceServerClient(f"127.0.0.1:{triton.server.grpc_port}") as client:
-        yield client
+async def gateway(triton: TritonBefore, engine_dir: Path, scheduler: FakeScheduler) -> AsyncIterator[Gateway]:
+    async with jetway(triton, engine_dir, scheduler) as gateway:
+        yield gateway
 
 
 def ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -66,7 +52,7 @@ class Answer(NamedTuple):
     body: str
 
 
-async def post(triton: Triton, path: str, body: dict[str, Any]) -> Answer:
+async def post(triton: TritonBefore, path: str, body: dict[str, Any]) -> Answer:
     def send() -> Answer:
         url = f"http://127.0.0.1:{triton.server.http_port}/v2/models/{path}"
         try:
@@ -110,7 +96,7 @@ async def test_the_same_token_ids_as_without_triton(
 
 
 async def test_http_whole_and_streamed(
-    triton: Triton, gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
+    triton: TritonBefore, gateway: Gateway, scheduler: FakeScheduler, tokenizer: Tokenizer
 ) -> None:
     scheduler.script = answering(ids(tokenizer, "ab"))
     whole = await post(triton, "ensemble/generate", ASK)
@@ -134,7 +120,7 @@ async def test_a_client_that_cancels_frees_its_place_in_jetway(
 
 
 async def test_errors_and_a_full_queue(
-    client: aio.InferenceServerClient, triton: Triton, gateway: Gateway, scheduler: FakeScheduler
+    client: aio.InferenceServerClient, triton: TritonBefore, gateway: Gateway, scheduler: FakeScheduler
 ) -> None:
     [(_, error)] = [each async for each in stream(client, "ensemble", text_inputs(max_tokens=0), "7")]
     assert "max_tokens must be at least 1, not 0" in error.message()
@@ -166,10 +152,14 @@ async def test_many_streams_at_once(
     assert await asyncio.gather(*map(answer, prompts)) == prompts
 
 
-async def test_jetway_restarts_under_it(
-    client: aio.InferenceServerClient, triton: Triton, engine_dir: Path, scheduler: FakeScheduler, tokenizer: Tokenizer
+async def test_the_gateway_restarts_under_it(
+    client: aio.InferenceServerClient,
+    triton: TritonBefore,
+    engine_dir: Path,
+    scheduler: FakeScheduler,
+    tokenizer: Tokenizer,
 ) -> None:
-    async with running_gateway(engine_dir, scheduler.address, port=triton.gateway_port):
+    async with jetway(triton, engine_dir, scheduler):
         answers = stream(client, "ensemble", text_inputs(stream=TRUE))
         reading = asyncio.ensure_future(anext(answers))
         handle = (await scheduler.adds.get()).handle
@@ -179,10 +169,10 @@ async def test_jetway_restarts_under_it(
     [(_, cut)] = [each async for each in answers]
     [(_, down)] = [each async for each in stream(client, "ensemble", text_inputs())]
     scheduler.script = answering(ids(tokenizer, "b"))
-    async with running_gateway(engine_dir, scheduler.address, port=triton.gateway_port):
+    async with jetway(triton, engine_dir, scheduler):
         [(again, _)] = [each async for each in stream(client, "ensemble", text_inputs())]
     assert cut is not None
-    assert down.message().startswith(f"the connection to Jetway at 127.0.0.1:{triton.gateway_port} failed: ")
+    assert down.message().startswith(f"the connection to Jetway at {triton.address} failed: ")
     assert texts(again) == ["hib"]
 
 

@@ -1,0 +1,106 @@
+"""Requests and answers as Triton's own messages: needs grpcio, and tritonclient's protobuf types."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import SplitResult
+
+import grpc
+from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
+
+from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, authorization, lost
+
+Message = Any  # tritonclient's types are not known to type checkers
+
+ERROR_KEY = "jetway-error-bin"  # stands in the trailing metadata of every error that is Jetway's own
+FINAL = "triton_final_response"
+_METADATA = [("triton_grpc_error", "true")]  # an error is the stream's status: an error's message alone has no code
+_OPTIONS = [
+    ("grpc.min_reconnect_backoff_ms", int(1000 * CONNECT_TIMEOUT_S)),  # how long connecting may take, too
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own, which no failure before it holds back
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+]
+# TritonError's names of what gRPC says.
+_CODES = {
+    grpc.StatusCode.INVALID_ARGUMENT: "INVALID_ARG",
+    grpc.StatusCode.UNAUTHENTICATED: "INVALID_ARG",
+    grpc.StatusCode.PERMISSION_DENIED: "INVALID_ARG",
+    grpc.StatusCode.NOT_FOUND: "NOT_FOUND",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "INVALID_ARG",  # a request larger than a message may be
+    grpc.StatusCode.UNIMPLEMENTED: "UNSUPPORTED",
+    grpc.StatusCode.UNAVAILABLE: "UNAVAILABLE",
+    grpc.StatusCode.CANCELLED: "CANCELLED",
+}
+_PARAMETER_FIELDS = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}
+
+
+class GrpcTransport:
+    """To the gateway at a grpc or grpcs URL."""
+
+    def __init__(self, url: SplitResult) -> None:
+        self._url = url
+
+    def connection(self, asked: Asked) -> "GrpcConnection":
+        address = self._url.netloc
+        if self._url.scheme == "grpcs":
+            channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(), _OPTIONS)
+        else:
+            channel = grpc.insecure_channel(address, _OPTIONS)
+        return GrpcConnection(channel, address, _message(asked))
+
+
+class GrpcConnection:
+    def __init__(self, channel: grpc.Channel, address: str, message: Message) -> None:
+        self._channel = channel
+        self._address = address
+        self._message = message
+        self._call: Any = None
+
+    def open(self) -> None:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        metadata = [*_METADATA, *authorization().items()]
+        self._call = stub.ModelStreamInfer(iter([self._message]), metadata=metadata)
+
+    def cut(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def responses(self) -> Iterator[Said]:
+        try:
+            for message in self._call:
+                yield _said(message.infer_response)
+        except grpc.RpcError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Any) -> Failed:
+        code = _CODES.get(error.code(), "INTERNAL")
+        if ERROR_KEY in dict(error.trailing_metadata() or ()):
+            return Failed(error.details(), code)
+        if error.code() == grpc.StatusCode.UNAVAILABLE:
+            return lost(self._address, error.details())
+        return Failed(f"Jetway at {self._address} says {error.code().name}: {error.details()}", code)
+
+
+def _message(asked: Asked) -> Message:
+    message = service_pb2.ModelInferRequest(model_name=asked.model, id=asked.request_id)
+    for name, array in asked.inputs.items():
+        datatype = np_to_triton_dtype(array.dtype)
+        message.inputs.add(name=name, datatype=datatype, shape=array.shape)
+        message.raw_input_contents.append(_content(array) if datatype == "BYTES" else array.tobytes())
+    for name, value in asked.parameters.items():
+        setattr(message.parameters[name], _PARAMETER_FIELDS[type(value)], value)
+    return message
+
+
+def _content(array: Array) -> bytes:
+    return b"".join(serialize_byte_tensor(array).flat)
+
+
+def _said(message: Message) -> Said:
+    result = InferResult(message)
+    outputs = {output.name: result.as_numpy(output.name) for output in message.outputs}
+    return Said(outputs, final=message.parameters[FINAL].bool_param)

@@ -1,0 +1,127 @@
+"""Requests as /generate_stream takes them, answers as server-sent events: on the standard library and numpy only."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult
+
+import numpy as np
+
+from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, authorization, lost
+
+FINAL_RESPONSE = "jetway_final_response"  # a parameter: each event says whether it is the last
+# TritonError's names of what HTTP says.
+_CODES = {
+    400: "INVALID_ARG",
+    401: "INVALID_ARG",
+    403: "INVALID_ARG",
+    404: "NOT_FOUND",
+    413: "INVALID_ARG",
+    501: "UNSUPPORTED",
+    503: "UNAVAILABLE",
+}
+
+
+class Output(NamedTuple):
+    """What JSON does not say of an output: its elements' type, and how many dimensions stand before the last."""
+
+    dtype: Any
+    num_leading: int
+
+    def array(self, value: Any) -> Array:
+        """Clients of upstream index text once, and everything else as the model's configuration says."""
+        values = value if isinstance(value, list) else [value]
+        if self.dtype is np.object_:
+            return np.array([each.encode() for each in values], dtype=np.object_)
+        return np.array(values, self.dtype).reshape([1] * self.num_leading + [len(values)])
+
+
+class HttpTransport:
+    """To the gateway at an http or https URL, which may have a path; `outputs` are the model's."""
+
+    def __init__(self, url: SplitResult, outputs: Mapping[str, Output]) -> None:
+        self._url = url
+        self._outputs = outputs
+
+    def connection(self, asked: Asked) -> "HttpConnection":
+        path = f"{self._url.path.rstrip('/')}/v2/models/{asked.model}/generate_stream"
+        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self._url.netloc, timeout=CONNECT_TIMEOUT_S)
+        return HttpConnection(connection, path, _body(asked), self._outputs)
+
+
+class HttpConnection:
+    def __init__(
+        self, connection: http.client.HTTPConnection, path: str, body: bytes, outputs: Mapping[str, Output]
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._body = body
+        self._outputs = outputs
+        self._address = f"{connection.host}:{connection.port}"
+        self._socket: socket.socket | None = None
+
+    def open(self) -> None:
+        try:
+            self._connection.connect()
+        except OSError as error:
+            raise lost(self._address, error) from error
+        self._socket = self._connection.sock
+        self._socket.settimeout(None)  # a request may wait its turn
+
+    def cut(self) -> None:
+        if (connected := self._socket) is not None:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def responses(self) -> Iterator[Said]:
+        try:
+            headers = {"Content-Type": "application/json"} | authorization()
+            self._connection.request("POST", self._path, self._body, headers)
+            with self._connection.getresponse() as response:
+                if response.status != 200:
+                    raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
+                unread = b""
+                while chunk := response.read1():
+                    *events, unread = (unread + chunk).split(b"\n\n")
+                    yield from map(self._said, events)
+        except (OSError, http.client.HTTPException) as error:
+            raise lost(self._address, error or type(error).__name__) from error
+
+    def _said(self, event: bytes) -> Said:
+        """Raises Failed for an error."""
+        said: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
+        if "error" in said:
+            raise Failed(said["error"], "INTERNAL")
+        outputs = {name: self._outputs[name].array(value) for name, value in said.items() if name in self._outputs}
+        return Said(outputs, final=said.get(FINAL_RESPONSE) is True)
+
+
+def _body(asked: Asked) -> bytes:
+    """A key for each tensor, its elements in a list. Raises Failed."""
+    inputs = {name: _elements(name, array) for name, array in asked.inputs.items()}
+    parameters = {**asked.parameters, FINAL_RESPONSE: True}
+    return json.dumps({**inputs, "id": asked.request_id, "parameters": parameters}).encode()
+
+
+def _elements(name: str, array: Array) -> list[Any]:
+    """Raises Failed for text that JSON cannot carry, in the gateway's words."""
+    try:
+        return [each.decode() if isinstance(each, bytes) else each for each in array.reshape(-1).tolist()]
+    except UnicodeDecodeError as error:
+        message = f"inference input '{name}' is not UTF-8: {error.reason} at byte {error.start}"
+        raise Failed(message, "INVALID_ARG") from error
+
+
+def _message(body: bytes) -> str:
+    """Of an error, which may be an event."""
+    try:
+        return str(json.loads(body.removeprefix(b"data: "))["error"])
+    except (ValueError, KeyError):
+        return body[:200].decode(errors="replace")
