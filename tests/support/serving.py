@@ -15,9 +15,11 @@ READY = "Ctrl-C stops"
 
 @contextmanager
 def serving(engine_dir: Path, *arguments: str | Path, **settings: str) -> Iterator[Running]:
-    """Over a simulated engine, on any free ports, unless `settings` say otherwise; nothing is left behind."""
+    """Over a simulated engine, on any free ports, unless `settings` say otherwise; nothing is left behind, not by one
+    before it either.
+    """
     runtime_parent = engine_dir.parent / "run"
-    runtime_parent.mkdir()
+    runtime_parent.mkdir(exist_ok=True)
     settings = {"backend": "simulated", "port": "0", "grpc_port": "0"} | settings
     with Running.start([JETWAY, "serve", engine_dir, *arguments], runtime_parent, **settings) as running:
         yield running
