@@ -73,16 +73,59 @@ model says. The class may be named instead (`X-Jetway-Class`, in gRPC `x-jetway-
 UNAVAILABLE, 503, "Request timeout expired". A full queue is UNAVAILABLE, 503, "Exceeds maximum queue size", over HTTP
 with `Retry-After`.
 
-**Behind Triton.** `jetway triton-repo --output DIR --url URL` writes a model repository for a Triton server with the
-Python backend and numpy below 2: `ensemble`, `tensorrt_llm_bls` and `tensorrt_llm` hand their requests to the gateway at
-URL and stream the answers back. They are decoupled: use `ModelStreamInfer`, `/generate_stream`, or `/generate` for a
-whole answer. A client that leaves cancels its request in Jetway. Triton shows a model no priority, so it goes as the
-parameter `jetway_priority`, a level, and `jetway_timeout`, in microseconds, beside Triton's own timeout; both work the
-same at the gateway itself, also in `/generate`. The last data are final there too. `JETWAY_API_KEY` in Triton's environment is the key that is sent. While
-Jetway is down requests end as UNAVAILABLE; once it is back they are served, without a restart of Triton.
-
 **Callers.** As for the other protocols: `Authorization: Bearer KEY` where the server has keys, in gRPC as metadata.
 Health is open.
+
+**Size.** A request may have `max_request_bytes`, over gRPC too: there it is the size of the message, and a larger one ends
+its call as RESOURCE_EXHAUSTED, a stream with all that runs on it.
+
+**Statistics.** As Triton's, of each model: `success` and `fail` from the request to the last of its answer, sent. Of
+what succeeded also `compute_input`, until the scheduler is asked (the request is read and tokenized), `queue`, from then
+to the first start, and `compute_infer`, from the start to the end, waits for displaced sequences included. These three
+count requests of which the scheduler has said it. `compute_output` stays 0, since an answer is written while it is computed;
+there are no caches and batches of Triton's kind, so what would count them is 0 or absent too.
+
+## Behind Triton
+
+`jetway triton-repo --output DIR --url URL` writes a model repository for a Triton server with the Python backend and numpy
+below 2: `ensemble`, `tensorrt_llm_bls` and `tensorrt_llm` hand their requests to the gateway at URL and stream the answers
+back. They are decoupled: use `ModelStreamInfer`, `/generate_stream`, or `/generate` for a whole answer. The last data are
+final there too. A client that leaves cancels its request in Jetway.
+
+| URL | what carries requests | the environment of Triton's Python backend needs |
+|---|---|---|
+| `http://HOST:PORT` of `port`; `https`, and with a path, behind a proxy | `/generate_stream` | numpy |
+| `grpc://HOST:PORT` of `grpc_port`; `grpcs` for TLS | `ModelStreamInfer` | numpy and `tritonclient[grpc]` |
+
+Clients see the same of both, but that an error in the middle of an answer is always INTERNAL over HTTP. A model that lacks
+what its URL needs does not load, and says so. Over TLS the certificate is checked against the machine's authorities
+(`SSL_CERT_FILE`), by gRPC against its own (`GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`).
+
+Triton shows a model no priority, so it goes as the parameter `jetway_priority`, a level, and `jetway_timeout`, in
+microseconds, beside Triton's own timeout; both work the same at the gateway itself, also in `/generate`. `JETWAY_API_KEY`
+in Triton's environment is the key that is sent. Every request has a connection of its own: while Jetway is down requests
+end as UNAVAILABLE, what was running too; once it is back they are served, without a restart of Triton. An executor that is
+lost is not seen at all.
+
+**A Triton server by hand.** NVIDIA's containers have `tritonserver` and the Python backend: `pip install 'numpy<2'
+'tritonclient[grpc]'` there, and start it with `--model-repository=DIR`. Without a container or a GPU the wheel of
+nvidia-pytriton has Triton 2.51; it needs an environment of its own, whose numpy is below 2:
+
+```sh
+jetway triton-repo --output triton-models --url grpc://127.0.0.1:8001
+python3.11 -m venv triton
+triton/bin/pip install nvidia-pytriton==0.7.0     # 55 MB, and its packages: 0.4 GB on disk; tritonclient is among them
+server=$PWD/triton/lib/python3.11/site-packages/pytriton/tritonserver
+mkdir -p backends/python
+ln -s $server/backends/python/* $server/python_backend_stubs/3.11/* backends/python/
+export PATH=$PWD/triton/bin:$PATH    # the backend runs the Python that it finds first
+export LD_LIBRARY_PATH=$(python -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
+$server/bin/tritonserver --model-repository=triton-models --backend-directory=backends \
+  --http-port=9000 --grpc-port=9001 --allow-metrics=false --pinned-memory-pool-byte-size=0
+```
+
+Links, not copies: the backend finds its libraries beside where it really lies. With numpy 2 the models load, and die of
+their first text. `GET /v2/health/ready` answers 200 once it is up, and SIGTERM stops it.
 """
 
 
