@@ -61,14 +61,15 @@ def load_engine(config: ServeConfig) -> "Engine":
 
         return load(config.engine, settings, CudaDevice())
     from .executor.openvino import OpenVinoEngine
+    from .executor.openvino_model import Resources
 
-    return OpenVinoEngine.load(
-        config.engine,
+    resources = Resources(
         kv_cache_memory=settings.main_memory_pool_bytes,
         num_device_blocks=settings.num_device_blocks,
         num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
         threads=settings.threads,
     )
+    return OpenVinoEngine.load(config.engine, resources)
 
 
 def simulate(manifest: Manifest, settings: ExecutorConfig) -> "Engine":

@@ -1,5 +1,6 @@
 """Fixtures that need something a machine may lack: skipped by name, unless JETWAY_REQUIRE demands them."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -33,3 +34,13 @@ def demo_engine() -> Path:
 def demo_checkpoint() -> Path:
     """The GGUF of SmolLM2-135M-Instruct."""
     return require("model", DEMO_CHECKPOINT)
+
+
+@pytest.fixture
+def nncf() -> None:
+    """NNCF is installed."""
+    if importlib.util.find_spec("nncf") is not None:
+        return
+    if "int8" in os.environ.get("JETWAY_REQUIRE", "").split(","):
+        pytest.fail("JETWAY_REQUIRE demands 'int8', but nncf is not installed")
+    pytest.skip("int8: nncf is not installed; the extra int8 brings it")

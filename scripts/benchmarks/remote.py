@@ -15,6 +15,7 @@ import grpc
 from jetway.runtime.executor.base import Engine
 from jetway.runtime.executor.client import ExecutorClient
 from jetway.runtime.executor.openvino import OpenVinoEngine
+from jetway.runtime.executor.openvino_model import Resources
 from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.garbage import kept_out_of_steps
 from jetway.runtime.loop import StepLoop
@@ -41,12 +42,10 @@ class OpenVino:
     pools: Pools
 
     def __call__(self) -> Engine:
-        return OpenVinoEngine.load(
-            self.directory,
-            kv_cache_memory=0,
-            num_device_blocks=self.pools.num_device_blocks,
-            num_host_blocks=self.pools.num_host_blocks,
+        resources = Resources(
+            num_device_blocks=self.pools.num_device_blocks, num_host_blocks=self.pools.num_host_blocks
         )
+        return OpenVinoEngine.load(self.directory, resources)
 
 
 def scheduler_of(engine: EngineDescription) -> Scheduler:

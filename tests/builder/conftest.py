@@ -1,7 +1,5 @@
 """Tiny checkpoints and engines, made once."""
 
-import importlib.util
-import os
 import shutil
 from pathlib import Path
 
@@ -36,13 +34,3 @@ def tiny_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
 def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     """A copy to damage."""
     return shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint")
-
-
-@pytest.fixture
-def nncf() -> None:
-    """NNCF is installed."""
-    if importlib.util.find_spec("nncf") is not None:
-        return
-    if "int8" in os.environ.get("JETWAY_REQUIRE", "").split(","):
-        pytest.fail("JETWAY_REQUIRE demands 'int8', but nncf is not installed")
-    pytest.skip("int8: nncf is not installed; the extra int8 brings it")

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from jetway.runtime.executor.openvino import OpenVinoEngine
+from jetway.runtime.executor.openvino_model import Resources
 from jetway.scheduler.request import SamplingParams
 from tests.runtime.executor.driving import Job, generate
 
@@ -60,6 +61,6 @@ def assert_continues(engine: Path, expected: list[list[int]], num_tokens: int) -
 
 def engine_continuations(engine: Path, num_tokens: int) -> list[list[int]]:
     """PROMPTS, all in one batch on paged KV, prefilled in chunks."""
-    loaded = OpenVinoEngine.load(engine, kv_cache_memory=0, num_device_blocks=64)
+    loaded = OpenVinoEngine.load(engine, Resources(num_device_blocks=64))
     jobs = [Job(prompt, num_tokens, SamplingParams(temperature=0.0, ignore_eos=True)) for prompt in PROMPTS]
     return generate(loaded, jobs, chunk_tokens=CHUNK_TOKENS)

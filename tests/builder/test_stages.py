@@ -15,6 +15,7 @@ from jetway.builder.progress import Progress
 from jetway.builder.spec import BuildSpec
 from jetway.builder.stages import build
 from jetway.runtime.executor.openvino import OpenVinoEngine
+from jetway.runtime.executor.openvino_model import Resources
 from tests.builder.references import engine_continuations
 
 STAGES = ["inspect", "validate", "convert", "compile", "manifest", "verify"]
@@ -199,7 +200,7 @@ def test_u8_cache_takes_less(tiny_checkpoint: Path, tiny_engine: Path, tmp_path:
     """The executor's pools have the manifest's blocks, and the weights stay as they are."""
     spec = BuildSpec(model_dir=tiny_checkpoint, output_dir=tmp_path / "u8", kv_cache_dtype="u8")
     built = run(spec)
-    loaded = OpenVinoEngine.load(tmp_path / "u8", kv_cache_memory=1 << 20)
+    loaded = OpenVinoEngine.load(tmp_path / "u8", Resources(kv_cache_memory=1 << 20))
     assert loaded.describe().num_device_blocks == (1 << 20) // built.block_bytes
     assert (tmp_path / "u8" / "model.bin").read_bytes() == (tiny_engine / "model.bin").read_bytes()
     first, second = engine_continuations(tmp_path / "u8", 8), engine_continuations(tmp_path / "u8", 8)

@@ -20,9 +20,10 @@ NUM_HOST_BLOCKS = 8
 
 def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Engine:
     from jetway.runtime.executor.openvino import OpenVinoEngine
+    from jetway.runtime.executor.openvino_model import Resources
 
     return OpenVinoEngine.load(
-        directory, kv_cache_memory=0, num_device_blocks=num_device_blocks, num_host_blocks=NUM_HOST_BLOCKS
+        directory, Resources(num_device_blocks=num_device_blocks, num_host_blocks=NUM_HOST_BLOCKS)
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor.base import Engine
 from jetway.runtime.executor.openvino import OpenVinoEngine
+from jetway.runtime.executor.openvino_model import Resources
 from tests.conftest import ROOT
 from tests.runtime.executor.driving import Job, generate
 
@@ -31,7 +32,7 @@ def test_greedy_tokens_one_by_one_are_hugging_faces(demo_openvino: Engine) -> No
 
 
 def load(directory: Path, **sizes: int) -> OpenVinoEngine:
-    return OpenVinoEngine.load(directory, **({"kv_cache_memory": 0} | sizes))
+    return OpenVinoEngine.load(directory, Resources(**sizes))
 
 
 def block_bytes_of(num_layers: int, kv_heads: int, head_size: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from jetway.runtime.executor.base import Engine
 from jetway.runtime.executor.openvino import OpenVinoEngine
+from jetway.runtime.executor.openvino_model import Resources
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.stats import PreemptionReason
 from tests.conftest import ROOT
@@ -28,7 +29,7 @@ PREFIXED = 24  # four full blocks of prompt and a bit
 
 @pytest.fixture(scope="module")
 def engine(demo_engine: Path) -> Engine:
-    return OpenVinoEngine.load(demo_engine, kv_cache_memory=0, num_device_blocks=12, num_host_blocks=64)
+    return OpenVinoEngine.load(demo_engine, Resources(num_device_blocks=12, num_host_blocks=64))
 
 
 def outputs(driver: Driver, numbers: Iterable[int]) -> list[list[int]]:

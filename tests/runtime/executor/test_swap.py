@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import openvino as ov
 import pytest
 
-from jetway.builder.manifest import CONFIG_FILE, Manifest
+from jetway.builder.manifest import CONFIG_FILE
 from jetway.runtime.executor.base import Int32Array
 from jetway.runtime.executor.openvino import OpenVinoEngine
-from jetway.runtime.executor.pools import BlockPools
+from jetway.runtime.executor.openvino_model import PagedModel, Resources
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.request import SamplingParams
 from tests.runtime.executor.driving import Job
@@ -28,9 +27,9 @@ DRAWN = SamplingParams(temperature=0.8, top_p=0.95, seed=11, ignore_eos=True)
 class WatchedEngine(OpenVinoEngine):
     """Remembers the bytes of each block that goes to the host, and compares when they come back."""
 
-    def __init__(self, manifest: Manifest, compiled: ov.CompiledModel, pools: BlockPools) -> None:
-        super().__init__(manifest, compiled, pools)
-        self._device = pools.device
+    def __init__(self, model: PagedModel) -> None:
+        super().__init__(model)
+        self._device = model.pools.device
         self._sent: dict[int, list[bytes]] = {}
         self.num_returned = 0
 
@@ -69,7 +68,7 @@ def engine(
     config = json.loads((directory / CONFIG_FILE).read_text())
     config["jetway"]["kv_cache_dtype"] = request.param
     (directory / CONFIG_FILE).write_text(json.dumps(config))
-    return WatchedEngine.load(directory, kv_cache_memory=0, num_device_blocks=32, num_host_blocks=64)
+    return WatchedEngine.load(directory, Resources(num_device_blocks=32, num_host_blocks=64))
 
 
 def test_a_request_displaced_again_and_again_keeps_its_bits(engine: WatchedEngine) -> None:
