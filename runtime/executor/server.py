@@ -16,6 +16,7 @@ from jetway.v1 import common_pb2, executor_pb2, executor_pb2_grpc
 
 from .base import Engine
 from .health import StepHealth
+from .leader import Followers, NoFollowers
 from .session import End, Session
 from .steps import Slots
 from .wire import EPOCH_KEY
@@ -71,13 +72,20 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
 class ExecutorServer:
     """Serves one engine at `address` ("unix:/path" or "host:port"), with health that follows its steps.
 
-    Calls `beat` as long as they end: see StepHealth.
+    Calls `beat` as long as they end: see StepHealth. An engine of several ranks has `new_followers` for each session.
     """
 
     def __init__(
-        self, engine: Engine, address: str, *, step_limit_s: float = 30.0, beat: Callable[[], None] = lambda: None
+        self,
+        engine: Engine,
+        address: str,
+        *,
+        step_limit_s: float = 30.0,
+        beat: Callable[[], None] = lambda: None,
+        new_followers: Callable[[], Followers] = NoFollowers,
     ) -> None:
         self._engine = engine
+        self._new_followers = new_followers
         self._address = address
         self._health = StepHealth(step_limit_s, beat)
         self._ends: SimpleQueue[EngineFailed | None] = SimpleQueue()
@@ -88,12 +96,12 @@ class ExecutorServer:
 
     def start(self) -> None:
         """Run a step, then serve; `port` is then the TCP port. Raises EngineFailed, or ConfigError for the address."""
-        warm_up(self._engine)
+        warm_up(Slots(self._engine, self._new_followers()))
         try:
             self.port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
             raise ConfigError(f"the executor cannot listen at {self._address}: {error}") from error
-        service = ExecutorService(Device(self._engine, self._health, self._ends.put))
+        service = ExecutorService(Device(self._engine, self._health, self._ends.put, self._new_followers))
         executor_pb2_grpc.add_ExecutorServicer_to_server(service, self._server)
         self._health.start(self._server)
         self._server.start()
@@ -113,7 +121,7 @@ class ExecutorServer:
         self._server.stop(grace_s).wait()
 
 
-def warm_up(engine: Engine) -> None:
+def warm_up(slots: Slots) -> None:
     """Run one step of one token, so that what is made at the first step is made before the first request."""
     sampling = SamplingParams(temperature=0.0)
     start = Start(
@@ -125,6 +133,6 @@ def warm_up(engine: Engine) -> None:
         blocks=[DeviceBlock(0)],
         sampling=sampling,
     )
-    result = Slots(engine).run(StepPlan(step=1, starts=[start], row_slots=[Slot(0)], row_tokens=[1]))
+    result = slots.run(StepPlan(step=1, starts=[start], row_slots=[Slot(0)], row_tokens=[1]))
     for _, message in result.failures:
         raise EngineFailed(f"the first step failed: {message}")

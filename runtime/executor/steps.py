@@ -12,6 +12,7 @@ from jetway.scheduler.plan import Slot, StepPlan, StepResult, TokenLogprobs
 from .base import Engine, Int32Array, Int64Array, Launch, Sampled, SamplingState, StepBatch
 from .batch import Decodes, Rows, pack, unpack_tables
 from .counts import PlanError, SlotCounts, blocks_of
+from .leader import NO_FOLLOWERS, Followers
 from .starts import sampling_state
 
 
@@ -47,8 +48,9 @@ class Slots:
     tokens.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, followers: Followers = NO_FOLLOWERS) -> None:
         self._engine = engine
+        self._followers = followers
         self._description = engine.describe()
         num_slots, block_size = self._description.max_num_seqs, self._description.block_size
         self._counts = SlotCounts.none_resident(num_slots)
@@ -92,10 +94,11 @@ class Slots:
             return Step(plan, rows, batch, Decodes.of(rows, batch), slots[~live].tolist(), self._num_ended)
 
     def launch(self, step: Step) -> None:
-        """Copy, and give the engine its batch. Raises EngineFailed: the session is then over."""
+        """Copy, and give the engine its batch; so do the followers. Raises EngineFailed: the session is then over."""
         began = time.perf_counter()
         with self._books:
             self._catch_up(step)
+            self._followers.launch(step.plan)
             self._num_out += 1
         copied_out_s = _copy(self._engine.copy_out, step.plan.copies_out)
         copied_in_s = _copy(self._engine.copy_in, step.plan.copies_in)
@@ -110,6 +113,7 @@ class Slots:
         with self._books:
             self._num_out -= 1
             result = self._append(step, sampled) if sampled else StepResult(step=step.plan.step, skipped=step.skipped)
+            self._followers.collected(result)
         began = max(launched.began, self._collected_at)  # the engine was at the step before until then
         self._collected_at = time.perf_counter()
         return replace(

@@ -10,6 +10,7 @@ from jetway.scheduler.plan import StepPlan, StepResult
 
 from .base import Engine
 from .health import StepHealth
+from .leader import Followers, NoFollowers
 from .steps import Slots, Step
 
 MAX_BEGUN = 3  # plans of an engine that does one step at a time: one on the device, two made into arrays meanwhile
@@ -20,9 +21,16 @@ log = logging.getLogger(__name__)
 class Device:
     """An engine, until a step fails on it: its state is then unknown, and no other is done. `failed` hears of that once."""
 
-    def __init__(self, engine: Engine, health: StepHealth, failed: Callable[[EngineFailed], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        health: StepHealth,
+        failed: Callable[[EngineFailed], None],
+        new_followers: Callable[[], Followers] = NoFollowers,
+    ) -> None:
         self.engine = engine
         self.health = health
+        self.new_followers = new_followers  # of each session
         self.turn = threading.Lock()  # held by the session whose steps are on it
         self._failed = failed
         self._failure: EngineFailed | None = None
@@ -52,7 +60,7 @@ class Work:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._slots = Slots(device.engine)
+        self._slots = Slots(device.engine, device.new_followers())
         self._launches_ahead = device.engine.max_launches > 1
         self.turn = device.turn  # to be held while work is done
         self.max_begun = device.engine.max_launches if self._launches_ahead else MAX_BEGUN

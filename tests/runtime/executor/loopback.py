@@ -1,7 +1,7 @@
 """An executor on a real socket, a scheduler's end of a session, and engines that wait or fail."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from jetway.runtime.executor.base import Engine, Sampled, StepBatch
+from jetway.runtime.executor.leader import Followers, NoFollowers
 from jetway.runtime.executor.server import ExecutorServer
 from jetway.runtime.executor.simulated import PLAIN, SimulatedBehaviour, SimulatedEngine
 from jetway.runtime.executor.wire import EPOCH_KEY, plan_to_proto, result_from_proto
@@ -81,9 +82,15 @@ class Session:
 
 
 @contextmanager
-def serving(engine: Engine, tmp_path: Path, *, step_limit_s: float = 30.0) -> Iterator[grpc.Channel]:
+def serving(
+    engine: Engine,
+    tmp_path: Path,
+    *,
+    step_limit_s: float = 30.0,
+    new_followers: Callable[[], Followers] = NoFollowers,
+) -> Iterator[grpc.Channel]:
     address = f"unix:{tmp_path}/executor.sock"
-    server = ExecutorServer(engine, address, step_limit_s=step_limit_s)
+    server = ExecutorServer(engine, address, step_limit_s=step_limit_s, new_followers=new_followers)
     server.start()
     with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         yield channel

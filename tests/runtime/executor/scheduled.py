@@ -1,10 +1,12 @@
 """The real scheduler over a real executor's end: `Slots` on an engine, of whose pools it may use a part."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jetway.runtime.executor.base import Engine
-from jetway.runtime.executor.steps import Slots
+from jetway.runtime.executor.steps import Slots, Step
+from jetway.runtime.executor.wire import result_to_proto
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import Event, SequenceFinished, TokenSampled
 from jetway.scheduler.limits import Limits, PreemptionMode
@@ -12,6 +14,7 @@ from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.scheduler.request import Request, SequenceId
 from jetway.scheduler.scheduler import Scheduler
 from jetway.scheduler.stats import Counters
+from jetway.v1 import executor_pb2
 from tests.runtime.executor.driving import Job
 
 CLASSES = (ServiceClass(name="high", level=1), ServiceClass(name="low", level=2))
@@ -79,7 +82,7 @@ class Driver:
         if plan is not None:
             self.plans.append(plan)
             self.num_known.append(self._num_committed)
-            self.results.append(replace(self._slots.run(plan), elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0))
+            self.results.append(untimed(self._slots.run(plan)))
         waiting = self.results[self._num_committed :]
         if not waiting:
             return False
@@ -116,6 +119,23 @@ class Driver:
 def mixes(plan: StepPlan) -> bool:
     """Whether the plan prefills and decodes."""
     return {count > 1 for count in plan.row_tokens} == {True, False}
+
+
+def untimed(result: StepResult) -> StepResult:
+    return replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
+
+
+def launched_ahead(slots: Slots, driver: Driver, max_launches: int) -> list[executor_pb2.StepResult]:
+    """Each plan is launched when no more have been collected than it was made with, or than `max_launches` wants."""
+    launched: deque[Step] = deque()
+    results: list[StepResult] = []
+    for plan, num_known in zip(driver.plans, driver.num_known, strict=True):
+        while len(results) < num_known or len(launched) == max_launches:
+            results.append(untimed(slots.collect(launched.popleft())))
+        launched.append(slots.begin(plan))
+        slots.launch(launched[-1])
+    results += [untimed(slots.collect(step)) for step in launched]
+    return [result_to_proto(result) for result in results]
 
 
 def undisturbed(engine: Engine, jobs: Sequence[Job], *, num_device_blocks: int, n: int = 1) -> Driver:

@@ -1,30 +1,23 @@
 """A plan that begins, or is launched, while the one before it computes gives what it would have given after it."""
 
 import random
-from collections import deque
 from dataclasses import replace
 
 import pytest
 
 from jetway.runtime.errors import EngineFailed
-from jetway.runtime.executor.base import Engine
 from jetway.runtime.executor.simulated import SimulatedBehaviour
 from jetway.runtime.executor.simulated_pipeline import SimulatedPipeline
 from jetway.runtime.executor.steps import Slots, Step
 from jetway.runtime.executor.wire import result_to_proto
 from jetway.scheduler.plan import StepResult
 from jetway.scheduler.request import SamplingParams
-from jetway.v1 import executor_pb2
 from tests.runtime.executor.driving import Job, make_description, make_plan, make_simulated, make_start
 from tests.runtime.executor.launching import LaunchingEngine
-from tests.runtime.executor.scheduled import Driver, Room
+from tests.runtime.executor.scheduled import Driver, Room, launched_ahead, untimed
 
 BEHAVIOUR = SimulatedBehaviour(eos_probability=0.08, fail_on=999, verify_kv=True)
 EOS = [0]
-
-
-def untimed(result: StepResult) -> StepResult:
-    return replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
 
 
 def scheduled(seed: int, depth: int = 1, num_micro_batches: int = 1) -> Driver:
@@ -75,26 +68,12 @@ def test_results_are_those_of_one_after_the_other(seed: int) -> None:
     assert results == driver.results
 
 
-def launched_ahead(engine: Engine, driver: Driver) -> list[executor_pb2.StepResult]:
-    """Each plan is launched when no more have been collected than it was made with, or than the engine's room wants."""
-    slots = Slots(engine)
-    launched: deque[Step] = deque()
-    results: list[StepResult] = []
-    for plan, num_known in zip(driver.plans, driver.num_known, strict=True):
-        while len(results) < num_known or len(launched) == engine.max_launches:
-            results.append(untimed(slots.collect(launched.popleft())))
-        launched.append(slots.begin(plan))
-        slots.launch(launched[-1])
-    results += [untimed(slots.collect(step)) for step in launched]
-    return [result_to_proto(result) for result in results]
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_launches_ahead_give_the_results_of_one_after_the_other(seed: int) -> None:
     """Each step is launched before its predecessor's tokens are known, and some of its rows turn out to have ended."""
     driver = scheduled(seed)
     engine = LaunchingEngine(BEHAVIOUR, frozenset(EOS))
-    results = launched_ahead(engine, driver)
+    results = launched_ahead(Slots(engine), driver, engine.max_launches)
     assert results == [result_to_proto(result) for result in driver.results]
     assert engine.num_pending > 0
 
@@ -105,7 +84,7 @@ def test_a_pipeline_gives_the_results_of_one_step_after_the_other(seed: int, dep
     driver = scheduled(seed, depth=depth, num_micro_batches=3)
     assert driver.counters.num_preemptions > 0
     engine = SimulatedPipeline(replace(make_description(), num_stages=3), frozenset(EOS), BEHAVIOUR)
-    results = launched_ahead(engine, driver)
+    results = launched_ahead(Slots(engine), driver, engine.max_launches)
     assert results == [result_to_proto(result) for result in driver.results]
 
 
