@@ -37,7 +37,7 @@ class ExecutorConfig:
     )
     kv_cache_memory: int | None = setting(
         None,
-        "size of the device pool; null: 1GiB, and on a GPU what free_gpu_memory_fraction says",
+        "size of the device pool, on a CPU over all stages; null: 1GiB, and on a GPU what free_gpu_memory_fraction says",
         low=1,
         unit="bytes",
     )

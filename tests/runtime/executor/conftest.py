@@ -51,12 +51,22 @@ def step_references(step_checkpoint: Path) -> list[Reference]:
 @pytest.fixture(scope="session")
 def tiny_engine_directory(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
     """A Llama of two layers and random weights, built."""
+    return build_tiny(tiny_checkpoint, tmp_path_factory.mktemp("engines") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def three_layers_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with three; its checkpoint lies beside it."""
+    directory = tmp_path_factory.mktemp("three_layers")
+    return build_tiny(make_llama_checkpoint(directory / "checkpoint", num_hidden_layers=3), directory / "engine")
+
+
+def build_tiny(checkpoint: Path, directory: Path) -> Path:
     from jetway.builder.progress import Progress
     from jetway.builder.spec import BuildSpec
     from jetway.builder.stages import build
 
-    directory = tmp_path_factory.mktemp("engines") / "tiny"
-    spec = BuildSpec(model_dir=tiny_checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
+    spec = BuildSpec(model_dir=checkpoint, output_dir=directory, max_batch_size=8, max_num_tokens=200)
     build(spec, Progress(lambda _: None), force=False)
     return directory
 

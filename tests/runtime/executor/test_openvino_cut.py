@@ -1,6 +1,7 @@
 """A model cut into stages computes what the whole one does, whatever its architecture, and each stage holds its own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,6 @@ def paged(directory: Path) -> ov.Model:
     return paged_model(directory / OPENVINO_MODEL_FILE, manifest.read(directory).sliding_windows)
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("llama"), "LlamaForCausalLM", {})
-
-
 @pytest.mark.timeout(60)  # the first builds, and loads torch
 @pytest.mark.parametrize(
     ("architecture", "fields", "options"),
@@ -138,21 +134,21 @@ def weight_bytes(model: ov.Model) -> int:
     return sum(node.get_byte_size() for node in model.get_ordered_ops() if node.get_type_name() == "Constant")
 
 
-def test_a_stage_holds_its_weights_only(llama: Path) -> None:
+def test_a_stage_holds_its_weights_only(three_layers_directory: Path) -> None:
     """But for some small constants: its layers, and at the ends the embeddings and the head."""
-    with safe_open(llama.parent / "checkpoint/model.safetensors", framework="np") as file:
+    with safe_open(three_layers_directory.parent / "checkpoint/model.safetensors", framework="np") as file:
         sizes = {name: file.get_tensor(name).nbytes for name in file.keys()}  # noqa: SIM118  it is no dict
     for index, parts in enumerate([("embed", "layers.0.", "layers.1."), ("layers.2.", "lm_head", "model.norm")]):
         expected = sum(size for name, size in sizes.items() if any(part in name for part in parts))
-        held = weight_bytes(stage_model(paged(llama), Stage(index, 2)))
+        held = weight_bytes(stage_model(paged(three_layers_directory), Stage(index, 2)))
         assert expected <= held <= 1.01 * expected
 
 
-def test_a_stage_holds_its_layers_share_of_each_block(llama: Path) -> None:
-    resources = Resources(kv_cache_memory=8 * manifest.read(llama).block_bytes)
-    stages = [PagedModel.load(llama, resources, Stage(index, 2)) for index in range(2)]
-    whole = PagedModel.load(llama, resources)
-    assert [stage.describe() for stage in stages] == [whole.describe()] * 2
+def test_a_stage_holds_its_layers_share_of_each_block(three_layers_directory: Path) -> None:
+    resources = Resources(kv_cache_memory=8 * manifest.read(three_layers_directory).block_bytes)
+    stages = [PagedModel.load(three_layers_directory, resources, Stage(index, 2)) for index in range(2)]
+    whole = PagedModel.load(three_layers_directory, resources)
+    assert [stage.describe() for stage in stages] == [replace(whole.describe(), num_stages=2)] * 2
     assert whole.pools.num_device_blocks == 8
     assert [stage.pools.block_bytes for stage in stages] == [
         whole.pools.block_bytes // 3 * 2,
@@ -160,16 +156,16 @@ def test_a_stage_holds_its_layers_share_of_each_block(llama: Path) -> None:
     ]
 
 
-def test_more_stages_than_layers_are_refused(llama: Path) -> None:
+def test_more_stages_than_layers_are_refused(three_layers_directory: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        PagedModel.load(llama, Resources(num_device_blocks=1), Stage(0, 4))
+        PagedModel.load(three_layers_directory, Resources(num_device_blocks=1), Stage(0, 4))
     reason = "a model of 3 layers does not make 4 pipeline stages"
-    assert error.value.message == f"the engine in {llama} cannot be loaded: {reason}"
+    assert error.value.message == f"the engine in {three_layers_directory} cannot be loaded: {reason}"
 
 
-def test_a_model_whose_layers_share_more_than_one_tensor_is_refused(llama: Path) -> None:
+def test_a_model_whose_layers_share_more_than_one_tensor_is_refused(three_layers_directory: Path) -> None:
     """Its embeddings go round the layers to the head."""
-    model = paged(llama)
+    model = paged(three_layers_directory)
     nodes = model.get_ordered_ops()
     embedding = next(node for node in nodes if node.get_type_name() == "Gather")
     head = next(node for node in reversed(nodes) if node.get_type_name() == "MatMul")
