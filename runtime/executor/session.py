@@ -71,7 +71,7 @@ class Session:
 
     def _do(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
         """All of the session, once the device is left by the one before it."""
-        room = threading.Semaphore(work.max_begun)
+        room = threading.Semaphore(work.num_ahead)
         with work.turn:
             threading.Thread(target=self._begin, args=(messages, work, room), name="plans", daemon=True).start()
             self.end(self._complete(work, room))
@@ -85,11 +85,13 @@ class Session:
         """What goes wrong here counts once the plans before it are complete."""
         try:
             for message in messages:
+                step = work.begin(_decode(message))
                 room.acquire()
                 with self._beginning:
                     if not self._begins:
                         return
-                    self._begun.put(work.begin(_decode(message)))
+                    work.launch_ahead(step)
+                    self._begun.put(step)
             self._begun.put(SessionEnded())
         except Exception as error:  # noqa: BLE001  # raised again by whoever completes steps
             self._begun.put(error)

@@ -13,7 +13,7 @@ from .health import StepHealth
 from .leader import Followers, NoFollowers
 from .steps import Slots, Step
 
-MAX_BEGUN = 3  # plans of an engine that does one step at a time: one on the device, two made into arrays meanwhile
+NUM_AHEAD = 2  # where the engine does one step at a time: one on the device, one made into arrays meanwhile
 
 log = logging.getLogger(__name__)
 
@@ -56,23 +56,26 @@ class Device:
 
 
 class Work:
-    """One session's plans on a device. An engine that takes several steps at once has each as soon as it has begun."""
+    """One session's plans on a device.
+
+    Plans beyond `num_ahead`, which have not been completed, stay with gRPC, whose flow control slows the scheduler.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._slots = Slots(device.engine, device.new_followers())
         self._launches_ahead = device.engine.max_launches > 1
         self.turn = device.turn  # to be held while work is done
-        self.max_begun = device.engine.max_launches if self._launches_ahead else MAX_BEGUN
+        self.num_ahead = device.engine.max_launches if self._launches_ahead else NUM_AHEAD
 
     def begin(self, plan: StepPlan) -> Step:
-        """At most `max_begun` may have begun and not been completed; others stay with gRPC, whose flow control slows the
-        scheduler. Raises PlanError for an illegal plan, and EngineFailed.
-        """
-        step = self._slots.begin(plan)
+        """Raises PlanError for an illegal plan."""
+        return self._slots.begin(plan)
+
+    def launch_ahead(self, step: Step) -> None:
+        """Give it to an engine that takes it before the steps before it are complete. Raises EngineFailed."""
         if self._launches_ahead:
             self._launch(step)
-        return step
 
     def complete(self, step: Step) -> StepResult:
         """Raises EngineFailed."""
