@@ -1,16 +1,17 @@
 """The supervisor's end of one role's process."""
 
 import asyncio
-import json
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import ConfigError, Unavailable
+from .lifelines import Lifelines
 
 _KEPT_LINES = 20
 _LONGEST_LINE_BYTES = 1 << 20  # what is longer becomes several lines
@@ -44,74 +45,84 @@ class Listener:
 
 
 class Command(NamedTuple):
-    """A role, the command line that starts it, and the descriptors that its process inherits."""
+    """A role, the command line that starts it, the descriptors that its process inherits, and where its lifelines meet."""
 
     role: str
     argv: Sequence[str]
     fds: Sequence[int]
+    lifeline: Path
 
 
 class Child:
-    """A process started by exec. The last of its log lines are kept."""
+    """A process started by exec, or mpirun with the ranks that it starts. The last of its log lines are kept."""
 
     def __init__(
-        self, role: str, process: asyncio.subprocess.Process, ready: _Pipe, output: _Pipe, listener: Listener
+        self, role: str, process: asyncio.subprocess.Process, lifelines: Lifelines, output: _Pipe, listener: Listener
     ) -> None:
         self.role = role
         self._process = process
-        self._ready = ready
+        self._lifelines = lifelines
         self._output = output
         self._listener = listener
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._num_beats = 0
         self._hung: str | None = None
-        self._answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._hearing = asyncio.create_task(self._hear())
         self._pumping = asyncio.create_task(self._pump())
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def pids(self) -> list[int]:
+        """Of the role's processes that live, rank 0 first. Before any of them is tied to us: of what was started."""
+        return self._lifelines.pids or [self._process.pid]
 
     @classmethod
     async def start(cls, command: Command, listener: Listener) -> "Child":
-        """Start it, with the descriptor of its pipe to us appended. Raises ConfigError when it cannot be executed."""
-        ready, output = await _Pipe.open(), await _Pipe.open()
-        role, argv, fds = command
+        """Start it, with the place of its lifelines appended. Raises ConfigError when it cannot be executed."""
+        role, argv, fds, place = command
+        output = await _Pipe.open()
+        lifelines = Lifelines(place, listener.drain)
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
-                *("--ready-fd", str(ready.write_fd)),
+                *("--lifeline", str(place)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output.write_fd,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(*fds, ready.write_fd),
+                pass_fds=fds,
                 # A Ctrl-C in the terminal reaches the supervisor only, which drains in order. In its session, for when
                 # that is lost, the kernel wakes and hangs up a group that is stopped, also before it has a lifeline.
                 process_group=0,
             )
         except OSError as error:
+            await lifelines.kill(0.0)
             raise ConfigError(f"cannot start the {role} with {argv[0]}: {error.strerror}") from None
         finally:
-            os.close(ready.write_fd)
             os.close(output.write_fd)
-        return cls(role, process, ready, output, listener)
+        return cls(role, process, lifelines, output, listener)
 
     async def ready(self) -> dict[str, str]:
         """What the role announced. Raises ConfigError when it refused, Unavailable when it ended instead."""
-        either: list[asyncio.Future[Any]] = [self._answer, self._hearing]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not self._answer.done():
-            raise Unavailable(await self.ended())
-        answer = self._answer.result()
+        ending = asyncio.create_task(self.ended())
+        either: list[asyncio.Future[Any]] = [self._lifelines.answer, ending]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not self._lifelines.answer.done():
+                raise Unavailable(await ending)
+        finally:
+            ending.cancel()
+        answer = self._lifelines.answer.result()
         if "refused" in answer:
             raise ConfigError(f"{self.role}: {answer['refused']}")
         return {str(name): str(value) for name, value in answer["ready"].items()}
 
     async def ended(self) -> str:
-        """Once the process has ended: how, and its last log lines."""
-        await self._process.wait()
-        await asyncio.wait({self._pumping}, timeout=_LAST_WORDS_S)
+        """Once the process has ended, or one of its ranks: how, and its last log lines."""
+        ending = asyncio.create_task(self._process.wait())
+        either: list[asyncio.Future[Any]] = [self._lifelines.lost, ending]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ending, self._pumping}, timeout=_LAST_WORDS_S)
+        finally:
+            ending.cancel()
+        self._lifelines.hear_out()
         said = "".join(f"\n    {line}" for line in self._last_lines) or " nothing"
         return f"the {self.role} {self._fate()}; it last said:{said}"
 
@@ -122,36 +133,37 @@ class Child:
         """
         num_silent = 0
         while num_silent < _NUM_LOOKS:
-            num_before = self._num_beats
+            num_before = self._lifelines.num_beats
             await asyncio.sleep(limit_s / _NUM_LOOKS)
-            num_silent = num_silent + 1 if self._num_beats == num_before else 0
+            num_silent = num_silent + 1 if self._lifelines.num_beats == num_before else 0
         self._hung = f"made no progress for {limit_s:g} s and was killed"
         await self.kill()
 
     async def stop(self, bound_s: float, number: signal.Signals = signal.SIGTERM) -> str | None:
         """Signal it, then SIGKILL after `bound_s`. What went wrong, if something did."""
         if self._process.returncode is None:
+            # Rank 0, not mpirun, which may kill the others before they end. And not by asyncio's send_signal, which may
+            # take away the status of one that has ended.
+            first = self.pids[0] if self._lifelines.answer.done() else self._process.pid
             with suppress(ProcessLookupError):
-                # Not asyncio's send_signal, which may take away the status of one that has ended.
-                os.kill(self._process.pid, number)
+                os.kill(first, number)
         try:
             await asyncio.wait_for(self._process.wait(), bound_s)
         except TimeoutError:
             await self.kill()
             return f"the {self.role} did not end within {bound_s:g} s and was killed"
-        clean = self._process.returncode in (0, -signal.SIGTERM, -number)
+        # How mpirun tells of ranks that ended by a signal, while they load and do not handle it, is its own affair.
+        clean = self._process.returncode in (0, -signal.SIGTERM, -number) or not self._lifelines.answer.done()
         return None if clean else f"the {self.role} {self._fate()}"
 
     async def kill(self) -> None:
         """End the process and all that it started, now. Idempotent."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        await self._lifelines.kill(_LAST_WORDS_S)  # mpirun gives each rank a group of its own
         await self._process.wait()
         await asyncio.wait({self._pumping}, timeout=_LAST_WORDS_S)
-        for pipe in (self._ready, self._output):
-            pipe.transport.close()  # another process may hold the other end, and live
+        self._output.transport.close()  # another process may hold the other end, and live
 
     def _fate(self) -> str:
         if self._hung is not None:
@@ -159,18 +171,9 @@ class Child:
         status = self._process.returncode
         if status is not None and status < 0:
             return f"was killed by {signal.Signals(-status).name}"
+        if status is None or self._lifelines.are_several:
+            return f"lost {self._lifelines.lost.result()}"
         return f"exited with status {status}"
-
-    async def _hear(self) -> None:
-        """Take its messages, until it closes the pipe."""
-        while line := await self._ready.reader.readline():
-            match message := json.loads(line):
-                case {"ready": _} | {"refused": _}:
-                    self._answer.set_result(message)
-                case {"drain": _}:
-                    self._listener.drain()
-                case {"beat": _}:
-                    self._num_beats += 1
 
     async def _pump(self) -> None:
         rest = b""

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,11 @@ def life_socket(directory: Path, role: str, epoch: int) -> Path:
     return directory / f"{role}-{epoch}.sock"
 
 
+def lifelines_socket(directory: Path, epoch: int) -> Path:
+    """Where the processes of one life tie themselves to the supervisor."""
+    return directory / f"life-{epoch}.sock"
+
+
 def role_socket(directory: Path, role: str) -> Path:
     """Where the others find the role: a link to the socket of its present life, absent while there is none.
 
@@ -42,7 +47,7 @@ class LifeRecord:
 
     role: str
     epoch: int
-    pid: int
+    pids: Sequence[int]  # one, or of each rank of an executor of several
     num_restarts: int
     started_s: float
 

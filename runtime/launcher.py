@@ -48,7 +48,7 @@ class Life:
         except TimeoutError:
             message = f"the {self.child.role} was not ready within start_timeout_s, which is {timeout_s:g}"
             raise Unavailable(message) from None
-        record = LifeRecord(self.child.role, self._epoch, self.child.pid, num_restarts, time.monotonic())
+        record = LifeRecord(self.child.role, self._epoch, self.child.pids, num_restarts, time.monotonic())
         try:
             places.enter(self._directory, record)
         except OSError as error:  # a full disk, which may have room at the next attempt
@@ -72,10 +72,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Premises:
-    """What the processes of one `jetway serve` share. The lifeline closes when the supervisor ends, in whatever way."""
+    """What the processes of one `jetway serve` share."""
 
     directory: Path
-    lifeline_fd: int
     doors: Doors
 
 
@@ -91,14 +90,13 @@ class Launcher:
 
     async def launch(self, role: str) -> Life:
         """Raises ConfigError when the command cannot be executed."""
-        directory, lifeline_fd = self._premises.directory, self._premises.lifeline_fd
+        directory = self._premises.directory
         epoch = next(self._epochs)
         argv = [*self._command(role), "--config", str(places.config_file(directory)), "--epoch", str(epoch)]
-        argv += ["--lifeline-fd", str(lifeline_fd)]
-        fds = [lifeline_fd]
+        fds = []
         if role == GATEWAY:
-            door_fds = [self._premises.doors.http.fileno(), self._premises.doors.grpc.fileno()]
-            argv += ["--door-fds", *map(str, door_fds)]
-            fds += door_fds
+            fds = [self._premises.doors.http.fileno(), self._premises.doors.grpc.fileno()]
+            argv += ["--door-fds", *map(str, fds)]
         listener = Listener(partial(self._console.relay, role), self._drain)
-        return Life(await Child.start(Command(role, argv, fds), listener), epoch, directory)
+        command = Command(role, argv, fds, places.lifelines_socket(directory, epoch))
+        return Life(await Child.start(command, listener), epoch, directory)

@@ -1,14 +1,16 @@
-"""A role's end of what ties it to its supervisor."""
+"""A process's end of what ties it to its supervisor."""
 
 import asyncio
 import ctypes
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from .errors import ConfigError, Unavailable
 
@@ -17,20 +19,30 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Lifeline:
-    """Ends this process when the supervisor is gone, and tells the supervisor how it goes: one JSON line a message."""
+    """Ends this process when the supervisor is gone, and tells the supervisor how it goes: one JSON object a packet.
 
-    def __init__(self, lifeline_fd: int, ready_fd: int) -> None:
-        self._lifeline_fd = lifeline_fd
-        self._ready_fd = ready_fd
-        os.set_blocking(ready_fd, False)
+    A socket that the process opens itself, since mpirun need not hand descriptors on to what it starts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises Unavailable when the supervisor is gone already."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            raise Unavailable(f"there is no supervisor at {path}") from error
 
     def watch(self) -> None:
         """From now on the process ends at once when the supervisor does, whatever else it is doing.
 
-        Linux kills it even if it is stopped, or inside a call that keeps the interpreter; else the pipe has to tell.
+        Linux kills it even if it is stopped, or inside a call that keeps the interpreter; else the socket has to tell.
         """
         die_with_parent()
         threading.Thread(target=self._wait_for_the_end, name="lifeline", daemon=True).start()
+
+    def join(self, rank: int) -> None:
+        """Say which rank of the executor this process is; without that it is rank 0."""
+        self._send({"rank": rank})
 
     def announce(self, facts: Mapping[str, str]) -> None:
         """Say that this role serves; `facts` are shown to the user, one a line. Called once; beats must follow."""
@@ -58,14 +70,16 @@ class Lifeline:
             await asyncio.sleep(hang_timeout_s / BEATS_PER_TIMEOUT)
 
     def _send(self, message: Mapping[str, object]) -> None:
-        with suppress(BlockingIOError, BrokenPipeError):  # a supervisor that stands still has enough to read
+        # A supervisor that stands still has enough to read, and one that is gone ends this process anyway.
+        with suppress(BlockingIOError, ConnectionError):
             self._write(message)
 
     def _write(self, message: Mapping[str, object]) -> None:
-        os.write(self._ready_fd, f"{json.dumps(message)}\n".encode())
+        self._socket.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
     def _wait_for_the_end(self) -> None:
-        os.read(self._lifeline_fd, 1)  # nobody writes: it returns when the supervisor has closed or died
+        with suppress(ConnectionError):
+            self._socket.recv(1)  # nobody writes: it returns when the supervisor has closed or died
         os._exit(1)
 
 

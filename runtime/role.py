@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .doors import Doors
-from .errors import ConfigError, JetwayError
+from .errors import ConfigError, JetwayError, Unavailable
 from .layers import resolve
 from .lifeline import Lifeline
 from .logs import log_to_stderr
@@ -20,11 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--epoch", type=int, required=True)
-    parser.add_argument("--lifeline-fd", type=int, required=True)
     parser.add_argument("--door-fds", type=int, nargs=2, metavar=("HTTP", "GRPC"))
-    parser.add_argument("--ready-fd", type=int, required=True)
+    parser.add_argument("--lifeline", type=Path, required=True)
     args = parser.parse_args(argv)
-    lifeline = Lifeline(args.lifeline_fd, args.ready_fd)
+    try:
+        lifeline = Lifeline(args.lifeline)
+    except Unavailable as error:
+        return _failed(error)
     lifeline.watch()
     try:
         config = resolve({}, {}, args.config).config
@@ -35,9 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         lifeline.refuse(error)
         return 2
     except JetwayError as error:
-        print(error.message, file=sys.stderr)
-        return 1
+        return _failed(error)
     return 0
+
+
+def _failed(error: JetwayError) -> int:
+    print(error.message, file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

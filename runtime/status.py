@@ -72,6 +72,8 @@ def _roles(roles: Iterable[admin_pb2.RoleStatus]) -> Iterator[Sequence[str]]:
     for each in roles:
         uptime = timedelta(seconds=int(each.uptime_s))
         yield each.role, str(each.pid), str(each.epoch), str(each.num_restarts), str(uptime)
+        for rank, pid in enumerate(each.rank_pids[1:], start=1):
+            yield f"  rank {rank} of {len(each.rank_pids)}", str(pid), "-", "-", "-"
 
 
 def _classes(stats: scheduler_pb2.StatsResponse) -> Iterator[Sequence[str]]:

@@ -1,11 +1,9 @@
 """`jetway serve`: starts executor, scheduler and gateways as processes, and keeps them alive. Imports no grpc."""
 
 import asyncio
-import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 from .directory import config_file, runtime_directory
 from .doors import Doors, open_doors
@@ -37,11 +35,10 @@ class Supervisor:
         signals = Signals()
         with (
             runtime_directory() as directory,
-            _lifeline() as lifeline_fd,
             closing(open_doors(self._config.gateway)) as doors,
         ):
             config_file(directory).write_text(self._resolved.to_yaml(), encoding="utf-8")
-            premises = Premises(directory, lifeline_fd, doors)
+            premises = Premises(directory, doors)
             self._launcher = Launcher(self._command, premises, self._console, signals.stop)
             try:
                 if await signals.until_next(self._start_all()):
@@ -188,14 +185,3 @@ def _first(group: "ExceptionGroup[Exception]") -> JetwayError:
 async def _shielded(task: "asyncio.Task[None]") -> None:
     """The task's end; a cancellation does not reach it."""
     await asyncio.shield(task)
-
-
-@contextmanager
-def _lifeline() -> Iterator[int]:
-    """The descriptor that every child watches; it closes when this process ends, in whatever way."""
-    child_fd, own_fd = os.pipe()
-    try:
-        yield child_fd
-    finally:
-        os.close(own_fd)
-        os.close(child_fd)

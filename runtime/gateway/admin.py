@@ -63,7 +63,8 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         for life in self._surroundings.lives():
             response.roles.add(
                 role=life.role,
-                pid=life.pid,
+                pid=life.pids[0],
+                rank_pids=life.pids if len(life.pids) > 1 else (),
                 epoch=life.epoch,
                 num_restarts=life.num_restarts,
                 uptime_s=now_s - life.started_s,

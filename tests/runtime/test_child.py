@@ -4,6 +4,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from unittest.mock import Mock
 
 import psutil
@@ -29,24 +30,26 @@ def drain() -> Mock:
 
 
 @pytest.fixture
-async def start(lines: list[str], drain: Mock) -> AsyncIterator[Start]:
-    """Runs a Python program as the gateway; its lifeline is closed and it is killed at the end."""
-    lifeline_fd, own_fd = os.pipe()
+async def start(lines: list[str], drain: Mock, tmp_path: Path) -> AsyncIterator[Start]:
+    """Runs a Python program as the gateway, with a `lifeline` as a socket; it is killed at the end."""
     children: list[Child] = []
 
     async def run(program: str) -> Child:
-        argv = [sys.executable, "-c", "import os, sys, time, signal\nready = int(sys.argv[-1])\n" + program]
-        children.append(await Child.start(Command("gateway", argv, [lifeline_fd]), Listener(lines.append, drain)))
+        command = Command("gateway", [sys.executable, "-c", TIED + program], [], tmp_path / f"{len(children)}.sock")
+        children.append(await Child.start(command, Listener(lines.append, drain)))
         return children[-1]
 
     yield run
     for child in children:
         await child.kill()
-    os.close(lifeline_fd)
-    os.close(own_fd)
 
 
-READY = """os.write(ready, b'{"ready": {"port": "1"}}\\n')\n"""
+TIED = """
+import os, signal, socket, sys, time
+lifeline = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+lifeline.connect(sys.argv[-1])
+"""
+READY = """lifeline.send(b'{"ready": {"port": "1"}}')\n"""
 
 
 async def test_ready_returns_what_was_announced(start: Start) -> None:
@@ -55,12 +58,12 @@ async def test_ready_returns_what_was_announced(start: Start) -> None:
 
 
 async def test_beats_before_ready_are_passed_over(start: Start) -> None:
-    child = await start("""os.write(ready, b'{"beat": null}\\n' * 2)\n""" + READY + "time.sleep(60)")
+    child = await start("""lifeline.send(b'{"beat": null}')\n""" * 2 + READY + "time.sleep(60)")
     assert await child.ready() == {"port": "1"}
 
 
 async def test_a_child_may_ask_for_a_drain(start: Start, drain: Mock) -> None:
-    child = await start(READY + """os.write(ready, b'{"drain": null}\\n'); sys.exit(0)""")
+    child = await start(READY + """lifeline.send(b'{"drain": null}'); sys.exit(0)""")
     await child.ended()
     assert drain.call_count == 1
 
@@ -74,20 +77,20 @@ async def test_silence_is_the_end(start: Start) -> None:
 
 async def test_a_supervisor_that_stood_still_takes_nobody_for_dead(start: Start) -> None:
     """When it goes on, its timers are due and the beats of the meantime are unread."""
-    child = await start(READY + """while True: os.write(ready, b'{"beat": null}\\n'); time.sleep(0.005)""")
+    child = await start(READY + """while True: lifeline.send(b'{"beat": null}'); time.sleep(0.005)""")
     await child.ready()
     watching = asyncio.create_task(child.kill_when_silent(0.4))
     await asyncio.sleep(0)
     for _ in range(50):
         time.sleep(0.01)  # noqa: ASYNC251  # the loop stands still
     await asyncio.sleep(0.01)
-    assert is_alive(child.pid)
+    assert is_alive(child.pids[0])
     assert not watching.done()
     watching.cancel()
 
 
 async def test_a_refusal_is_a_config_error(start: Start) -> None:
-    child = await start("""os.write(ready, b'{"refused": "port 80 is taken"}\\n')""")
+    child = await start("""lifeline.send(b'{"refused": "port 80 is taken"}')""")
     with pytest.raises(ConfigError, match="^gateway: port 80 is taken$"):
         await child.ready()
 
@@ -131,7 +134,7 @@ async def test_kill_reaches_what_the_process_started(start: Start) -> None:
     child = await start("""if True:
         import subprocess
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        os.write(ready, b'{"ready": {"pid": "%d"}}\\n' % grandchild.pid)
+        lifeline.send(b'{"ready": {"pid": "%d"}}' % grandchild.pid)
         grandchild.wait()
     """)
     pid = int((await child.ready())["pid"])
@@ -144,7 +147,7 @@ async def test_kill_reaches_what_a_dead_process_started(start: Start) -> None:
     child = await start("""if True:
         import subprocess
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        os.write(ready, b'{"ready": {"pid": "%d"}}\\n' % grandchild.pid)
+        lifeline.send(b'{"ready": {"pid": "%d"}}' % grandchild.pid)
         os.kill(os.getpid(), signal.SIGKILL)
     """)
     pid = int((await child.ready())["pid"])
@@ -158,7 +161,7 @@ async def test_kill_does_not_wait_for_what_left_the_group(start: Start) -> None:
     child = await start("""if True:
         import subprocess
         stray = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
-        os.write(ready, b'{"ready": {"pid": "%d"}}\\n' % stray.pid)
+        lifeline.send(b'{"ready": {"pid": "%d"}}' % stray.pid)
         time.sleep(60)
     """)
     pid = int((await child.ready())["pid"])
@@ -167,13 +170,15 @@ async def test_kill_does_not_wait_for_what_left_the_group(start: Start) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-async def test_one_that_is_stopped_before_it_has_a_lifeline_ends_with_its_supervisor() -> None:
-    supervisor = """if True:
+async def test_one_that_is_stopped_before_it_has_a_lifeline_ends_with_its_supervisor(tmp_path: Path) -> None:
+    supervisor = f"""if True:
         import asyncio, time
+        from pathlib import Path
         from jetway.runtime.child import Child, Command, Listener
         async def main():
-            child = await Child.start(Command("gateway", ["sh", "-c", "exec sleep 60", "sh"], []), Listener(print, print))
-            print(child.pid, flush=True)
+            command = Command("gateway", ["sh", "-c", "exec sleep 60", "sh"], [], Path({str(tmp_path / "life.sock")!r}))
+            child = await Child.start(command, Listener(print, print))
+            print(*child.pids, flush=True)
             time.sleep(60)
         asyncio.run(main())
     """
@@ -196,6 +201,8 @@ async def test_a_line_without_end_is_cut(start: Start, lines: list[str]) -> None
     assert max(len(line) for line in lines) < 2 << 20
 
 
-async def test_a_missing_interpreter_is_a_config_error() -> None:
+async def test_a_missing_interpreter_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot start the executor with /nowhere/python: No such file"):
-        await Child.start(Command("executor", ["/nowhere/python"], []), Listener(print, print))
+        await Child.start(
+            Command("executor", ["/nowhere/python"], [], tmp_path / "lifeline.sock"), Listener(print, print)
+        )

@@ -69,4 +69,4 @@ def test_a_life_that_listens_elsewhere_is_on_record_only(tmp_path: Path) -> None
 
 
 def life(role: str, epoch: int) -> LifeRecord:
-    return LifeRecord(role, epoch, pid=7, num_restarts=1, started_s=2.5)
+    return LifeRecord(role, epoch, pids=[7], num_restarts=1, started_s=2.5)

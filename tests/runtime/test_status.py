@@ -24,7 +24,7 @@ STATUS = admin_pb2.StatusResponse(
     uptime_s=3723.9,
     num_live_requests=5,
     roles=[
-        admin_pb2.RoleStatus(role="executor", pid=4212, epoch=4, num_restarts=1, uptime_s=61),
+        admin_pb2.RoleStatus(role="executor", pid=4212, epoch=4, num_restarts=1, uptime_s=61, rank_pids=[4212, 93]),
         admin_pb2.RoleStatus(role="gateway", pid=77, epoch=3, uptime_s=3724),
     ],
     scheduler=scheduler_pb2.StatsResponse(
@@ -84,9 +84,10 @@ STATUS = admin_pb2.StatusResponse(
 TEXT = """\
 jetway 0.1.0 · tiny · up 1:02:03 · 5 live requests
 
-ROLE       PID  EPOCH  RESTARTS   UPTIME
-executor  4212      4         1  0:01:01
-gateway     77      3         0  1:02:04
+ROLE            PID  EPOCH  RESTARTS   UPTIME
+executor       4212      4         1  0:01:01
+  rank 1 of 2    93      -         -        -
+gateway          77      3         0  1:02:04
 
 CLASS        LEVEL  WEIGHT  RUNNING  DISPLACED  QUEUED REQUESTS  QUEUED TOKENS  OLDEST WAIT  EXPECTED WAIT  DEADLINE
 interactive      1     2.5   3 of 8          0        0 of 1024              0            -          0.0 s      30 s

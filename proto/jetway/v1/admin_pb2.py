@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from jetway.v1 import scheduler_pb2 as jetway_dot_v1_dot_scheduler__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15jetway/v1/admin.proto\x12\tjetway.v1\x1a\x19jetway/v1/scheduler.proto\"\x0f\n\rStatusRequest\"\xb0\x01\n\x0eStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08uptime_s\x18\x03 \x01(\x01\x12\x19\n\x11num_live_requests\x18\x04 \x01(\r\x12+\n\tscheduler\x18\x05 \x01(\x0b\x32\x18.jetway.v1.StatsResponse\x12$\n\x05roles\x18\x06 \x03(\x0b\x32\x15.jetway.v1.RoleStatus\"^\n\nRoleStatus\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x14\n\x0cnum_restarts\x18\x04 \x01(\r\x12\x10\n\x08uptime_s\x18\x05 \x01(\x01\"\x0e\n\x0c\x44rainRequest\"\x0f\n\rDrainResponse2\x82\x01\n\x05\x41\x64min\x12=\n\x06Status\x12\x18.jetway.v1.StatusRequest\x1a\x19.jetway.v1.StatusResponse\x12:\n\x05\x44rain\x12\x17.jetway.v1.DrainRequest\x1a\x18.jetway.v1.DrainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15jetway/v1/admin.proto\x12\tjetway.v1\x1a\x19jetway/v1/scheduler.proto\"\x0f\n\rStatusRequest\"\xb0\x01\n\x0eStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08uptime_s\x18\x03 \x01(\x01\x12\x19\n\x11num_live_requests\x18\x04 \x01(\r\x12+\n\tscheduler\x18\x05 \x01(\x0b\x32\x18.jetway.v1.StatsResponse\x12$\n\x05roles\x18\x06 \x03(\x0b\x32\x15.jetway.v1.RoleStatus\"q\n\nRoleStatus\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x14\n\x0cnum_restarts\x18\x04 \x01(\r\x12\x10\n\x08uptime_s\x18\x05 \x01(\x01\x12\x11\n\trank_pids\x18\x06 \x03(\r\"\x0e\n\x0c\x44rainRequest\"\x0f\n\rDrainResponse2\x82\x01\n\x05\x41\x64min\x12=\n\x06Status\x12\x18.jetway.v1.StatusRequest\x1a\x19.jetway.v1.StatusResponse\x12:\n\x05\x44rain\x12\x17.jetway.v1.DrainRequest\x1a\x18.jetway.v1.DrainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,11 +37,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUSRESPONSE']._serialized_start=81
   _globals['_STATUSRESPONSE']._serialized_end=257
   _globals['_ROLESTATUS']._serialized_start=259
-  _globals['_ROLESTATUS']._serialized_end=353
-  _globals['_DRAINREQUEST']._serialized_start=355
-  _globals['_DRAINREQUEST']._serialized_end=369
-  _globals['_DRAINRESPONSE']._serialized_start=371
-  _globals['_DRAINRESPONSE']._serialized_end=386
-  _globals['_ADMIN']._serialized_start=389
-  _globals['_ADMIN']._serialized_end=519
+  _globals['_ROLESTATUS']._serialized_end=372
+  _globals['_DRAINREQUEST']._serialized_start=374
+  _globals['_DRAINREQUEST']._serialized_end=388
+  _globals['_DRAINRESPONSE']._serialized_start=390
+  _globals['_DRAINRESPONSE']._serialized_end=405
+  _globals['_ADMIN']._serialized_start=408
+  _globals['_ADMIN']._serialized_end=538
 # @@protoc_insertion_point(module_scope)

@@ -87,16 +87,21 @@ class RoleStatus(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     NUM_RESTARTS_FIELD_NUMBER: _builtins.int
     UPTIME_S_FIELD_NUMBER: _builtins.int
+    RANK_PIDS_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"executor", "scheduler" or "gateway"."""
     pid: _builtins.int
-    """On the server's machine."""
+    """On the server's machine. Of an executor of several ranks, rank 0."""
     epoch: _builtins.int
     """Greater than that of every process which started before."""
     num_restarts: _builtins.int
     """Processes before this one that were lost."""
     uptime_s: _builtins.float
     """Since it was ready."""
+    @_builtins.property
+    def rank_pids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of all ranks of an executor of several, in their order; else empty."""
+
     def __init__(
         self,
         *,
@@ -105,10 +110,11 @@ class RoleStatus(_message.Message):
         epoch: _builtins.int = ...,
         num_restarts: _builtins.int = ...,
         uptime_s: _builtins.float = ...,
+        rank_pids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "num_restarts", b"num_restarts", "pid", b"pid", "role", b"role", "uptime_s", b"uptime_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "num_restarts", b"num_restarts", "pid", b"pid", "rank_pids", b"rank_pids", "role", b"role", "uptime_s", b"uptime_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -67,8 +67,8 @@ class Supervised:
         self.num_drains += 1
 
     def lives(self) -> Sequence[LifeRecord]:
-        executor = LifeRecord("executor", 3, pid=70, num_restarts=1, started_s=time.monotonic() - 60.0)
-        return [executor, LifeRecord("gateway", 4, pid=80, num_restarts=0, started_s=time.monotonic())]
+        executor = LifeRecord("executor", 3, pids=[70, 71], num_restarts=1, started_s=time.monotonic() - 60.0)
+        return [executor, LifeRecord("gateway", 4, pids=[80], num_restarts=0, started_s=time.monotonic())]
 
 
 @pytest.fixture
@@ -88,6 +88,7 @@ async def supervised(engine_dir: Path, surroundings: Supervised) -> AsyncIterato
 async def test_status_shows_the_processes(supervised: Gateway) -> None:
     executor, gateway = (await status(supervised)).roles
     assert (executor.role, executor.pid, executor.epoch, executor.num_restarts) == ("executor", 70, 3, 1)
+    assert (executor.rank_pids, gateway.rank_pids) == ([70, 71], [])
     assert round(executor.uptime_s) >= 60
     assert (gateway.role, gateway.pid, gateway.epoch, gateway.num_restarts) == ("gateway", 80, 4, 0)
 
