@@ -57,9 +57,10 @@ def _serve(resolved: Resolved) -> int:
     from .preflight import check
     from .supervisor import Supervisor
 
-    check(resolved.config)
-    with console(resolved.config.log_format) as way_out:
-        return asyncio.run(Supervisor(resolved, role_command(resolved.config), way_out).run())
+    config = resolved.config
+    command = role_command(config, check(config))
+    with console(config.log_format) as way_out:
+        return asyncio.run(Supervisor(resolved, command, way_out).run())
 
 
 def _triton_repo(directory: Path, url: str, dialect: Literal["inflight", "llmapi"]) -> int:

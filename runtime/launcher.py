@@ -16,6 +16,7 @@ from .directory import LifeRecord
 from .doors import Doors
 from .errors import Unavailable
 from .logs import Console
+from .mpirun import start_ranks
 
 GATEWAY = "gateway"
 ROLES = ("executor", "scheduler", GATEWAY)  # started in this order, stopped in the reverse
@@ -23,10 +24,16 @@ ROLES = ("executor", "scheduler", GATEWAY)  # started in this order, stopped in 
 RoleCommand = Callable[[str], list[str]]  # role to command line
 
 
-def role_command(config: ServeConfig) -> RoleCommand:
-    """The commands of this installation; the executor may run in another environment."""
-    pythons = dict.fromkeys(ROLES, sys.executable) | {"executor": config.executor.python or sys.executable}
-    return lambda role: [pythons[role], "-m", "jetway.runtime.role", role]
+def role_command(config: ServeConfig, num_ranks: int = 1) -> RoleCommand:
+    """The commands of this installation; the executor may run in another environment, and as several ranks.
+
+    Raises ConfigError when these cannot be started.
+    """
+    role = "jetway.runtime.role"
+    commands = {name: [sys.executable, "-m", role, name] for name in ROLES}
+    executor = [config.executor.python or sys.executable, "-m", role, "executor"]
+    commands["executor"] = start_ranks(executor, config.executor, num_ranks)
+    return commands.__getitem__
 
 
 class Life:

@@ -13,14 +13,16 @@ from .output import Outlets, standard_outlets
 
 LogFormat = Literal["text", "json"]
 
-_TEXT = "%(levelname)s %(name)s: %(message)s"
+_TEXT = "%(levelname)s %(name)s: %(message)s"  # the supervisor puts the role before it
 _BEGINNING = '{"time": '  # of every line of ours
 
 
-def log_to_stderr(log_format: LogFormat, level: str, role: str) -> None:
-    """Let this process log. A record's `extra={"request_id": ...}` becomes a field in JSON."""
+def log_to_stderr(log_format: LogFormat, level: str, role: str, rank: int | None = None) -> None:
+    """Let this process log, which may be one of several ranks. A record's `extra={"request_id": ...}` becomes a field in
+    JSON."""
+    text = _TEXT if rank is None else f"rank {rank}: {_TEXT}"
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter(role) if log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter(role, rank) if log_format == "json" else logging.Formatter(text))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     if level == "debug":
         for name in ("asyncio", "grpc"):
@@ -30,9 +32,10 @@ def log_to_stderr(log_format: LogFormat, level: str, role: str) -> None:
 class JsonFormatter(logging.Formatter):
     """Lines of one role."""
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, rank: int | None = None) -> None:
         super().__init__()
         self._role = role
+        self._rank = rank
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -42,6 +45,8 @@ class JsonFormatter(logging.Formatter):
             "role": self._role,
             "pid": record.process,
         }
+        if self._rank is not None:
+            fields["rank"] = self._rank
         if (request_id := getattr(record, "request_id", None)) is not None:
             fields["request_id"] = request_id
         if record.exc_info:

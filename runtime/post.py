@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .config import GatewayConfig, ServeConfig
 from .directory import LifeRecord, life_socket, lives, role_socket
 from .doors import Doors
 from .lifeline import Lifeline
+
+if TYPE_CHECKING:
+    from .executor.mpi_ranks import MpiRanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class Post:
     directory: Path
     lifeline: Lifeline
     doors: Doors | None  # a gateway's
+    ranks: "MpiRanks | None" = None  # an executor's, where there are several
 
     @property
     def address(self) -> str:

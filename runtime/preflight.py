@@ -14,14 +14,18 @@ from .config import ServeConfig
 from .errors import ConfigError
 from .executor.description import as_configured
 from .gateway.tls import load_tls
+from .mpirun import num_ranks
 from .policy import limits
 
 _PYTHON_TIMEOUT_S = 20.0
 _SIMULATED_TOKEN_BYTES = 8  # what a simulated pool keeps of a token
 
 
-def check(config: ServeConfig) -> None:
-    """Raises ConfigError for settings that contradict the engine directory, this machine, or each other."""
+def check(config: ServeConfig) -> int:
+    """The number of the executor's ranks.
+
+    Raises ConfigError for settings that contradict the engine directory, this machine, or each other.
+    """
     manifest = read_manifest(config.engine)
     engine = as_configured(manifest, config.executor, kind=manifest.engine)
     try:
@@ -33,6 +37,7 @@ def check(config: ServeConfig) -> None:
     _check_memory(engine, config.executor.backend)
     if config.executor.python:
         _check_python(config.executor.python)
+    return num_ranks(manifest, config.executor)
 
 
 def read_manifest(directory: Path) -> Manifest:

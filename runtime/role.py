@@ -11,7 +11,7 @@ from .layers import resolve
 from .lifeline import Lifeline
 from .logs import log_to_stderr
 from .post import Post
-from .serve import ROLES
+from .serve import ROLES, join_ranks
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--num-ranks", type=int)
     parser.add_argument("--door-fds", type=int, nargs=2, metavar=("HTTP", "GRPC"))
     parser.add_argument("--lifeline", type=Path, required=True)
     args = parser.parse_args(argv)
@@ -30,9 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     lifeline.watch()
     try:
         config = resolve({}, {}, args.config).config
-        log_to_stderr(config.log_format, config.log_level, args.role)
+        ranks = join_ranks(args.num_ranks, lifeline) if args.num_ranks else None
+        log_to_stderr(config.log_format, config.log_level, args.role, ranks.rank if ranks else None)
         doors = Doors.inherited(*args.door_fds) if args.door_fds else None
-        ROLES[args.role](Post(args.role, args.epoch, config, args.config.parent, lifeline, doors))
+        ROLES[args.role](Post(args.role, args.epoch, config, args.config.parent, lifeline, doors, ranks))
     except ConfigError as error:
         lifeline.refuse(error)
         return 2

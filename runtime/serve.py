@@ -16,6 +16,7 @@ from jetway.builder.manifest import Manifest
 
 from .config import ExecutorConfig, SchedulerConfig, ServeConfig
 from .errors import ConfigError
+from .lifeline import Lifeline
 from .named_config import ClassConfig, TenantConfig
 from .post import Post
 from .preflight import read_manifest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jetway.scheduler.scheduler import Scheduler
 
     from .executor.base import Engine
+    from .executor.mpi_ranks import MpiRanks
     from .gateway.app import Gateway
 
 STOP_GRACE_S = 1.0  # what open calls get once a role is told to stop; the gateway has drained by then
@@ -45,6 +47,15 @@ def run_executor(post: Post) -> None:
         server.wait()
     finally:
         server.stop(STOP_GRACE_S)
+
+
+def join_ranks(num_ranks: int, lifeline: Lifeline) -> "MpiRanks":
+    """This process among so many that mpirun has started, and known to the supervisor as what it is. Raises ConfigError."""
+    from .executor.mpi_ranks import MpiRanks
+
+    ranks = MpiRanks.join(num_ranks)
+    lifeline.join(ranks.rank)
+    return ranks
 
 
 def load_engine(config: ServeConfig) -> "Engine":

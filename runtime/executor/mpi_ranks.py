@@ -27,6 +27,8 @@ class MpiRanks:
     """
 
     def __init__(self, world: "MPI.Intracomm") -> None:
+        self.rank = world.rank
+        self.size = world.size
         self._world = world
         self._unsent: list[MPI.Request] = []
         self._sending = threading.Lock()  # guards `_unsent`
@@ -53,14 +55,6 @@ class MpiRanks:
             raise ConfigError(f"MPI must serve several threads at once (MPI_THREAD_MULTIPLE); {library} does not")
         with _translated():
             return cls(MPI.COMM_WORLD.Dup())  # apart from messages of a plugin that uses MPI too
-
-    @property
-    def rank(self) -> int:
-        return self._world.rank
-
-    @property
-    def size(self) -> int:
-        return self._world.size
 
     def send(self, message: bytes, to: int, channel: Channel) -> None:
         with _translated(), self._sending:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jetway.runtime.logs import JsonFormatter, console
+from jetway.runtime.logs import JsonFormatter, console, log_to_stderr
 
 
 def record(message: str, *args: object, **fields: object) -> logging.LogRecord:
@@ -30,6 +30,14 @@ def test_a_record_is_one_object() -> None:
 def test_a_request_id_is_a_field() -> None:
     line = JsonFormatter("gateway").format(record("ended", request_id="cmpl-1"))
     assert json.loads(line)["request_id"] == "cmpl-1"
+
+
+def test_a_rank_is_named(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "root", logging.RootLogger(logging.WARNING))  # basicConfig sets up no other logger
+    log_to_stderr("text", "info", "executor", rank=1)
+    logging.root.handle(record("loading"))
+    assert capfd.readouterr().err == "rank 1: INFO jetway.x: loading\n"
+    assert json.loads(JsonFormatter("executor", 1).format(record("loading")))["rank"] == 1
 
 
 def test_line_breaks_and_tracebacks_stay_inside_the_line() -> None:

@@ -2,10 +2,13 @@
 
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 
-needs_mpirun = pytest.mark.skipif(MPIRUN is None, reason="mpirun is not installed")
+needs_mpi = pytest.mark.skipif(
+    MPIRUN is None or find_spec("mpi4py") is None, reason="mpi: mpirun or mpi4py is missing; scripts/test installs both"
+)

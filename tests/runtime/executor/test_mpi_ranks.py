@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jetway.runtime.executor.mpi_ranks import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, pause_s
-from tests.support.mpi import MPIRUN, needs_mpirun
+from tests.support.mpi import MPIRUN, needs_mpi
 from tests.support.mpi_ranks import LARGE
 
 PROGRAM = Path(__file__).resolve().parents[2] / "support" / "mpi_ranks.py"
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "support" / "mpi_ranks.py"
 
 def run(num_ranks: int, scene: str) -> list[str]:
     """What the ranks printed but for their names, in any order; each has said its name and ended well."""
-    argv = [str(MPIRUN), "-n", str(num_ranks), sys.executable, PROGRAM, str(num_ranks), scene]
+    argv: list[str | Path] = [str(MPIRUN), "-n", str(num_ranks), sys.executable, PROGRAM, str(num_ranks), scene]
     done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
     lines = sorted(done.stdout.splitlines())
     names = [f"rank {rank} of {num_ranks}" for rank in range(num_ranks)]
@@ -24,34 +24,34 @@ def run(num_ranks: int, scene: str) -> list[str]:
     return [line for line in lines if not line.startswith("rank ")]
 
 
-@needs_mpirun
+@needs_mpi
 def test_messages_keep_their_order_and_channels_do_not_wait_for_each_other() -> None:
     assert run(3, "order") == ["plan: True"] * 2 + ["sampled: True"] * 2
 
 
-@needs_mpirun
+@needs_mpi
 @pytest.mark.parametrize("num_ranks", [2, 3])
 def test_nobody_waits_for_a_receiver(num_ranks: int) -> None:
     digest = sha256(LARGE).hexdigest()
     assert run(num_ranks, "ring") == [f"from {rank}: {digest}" for rank in range(num_ranks)]
 
 
-@needs_mpirun
+@needs_mpi
 def test_one_thread_sends_while_another_waits() -> None:
     assert run(3, "threads") == ["answers: True"]
 
 
-@needs_mpirun
+@needs_mpi
 def test_a_message_may_be_empty() -> None:
     assert run(2, "empty") == ["received b''"]
 
 
-@needs_mpirun
+@needs_mpi
 def test_what_mpi_refuses_fails_the_engine() -> None:
     assert run(2, "nobody") == ["EngineFailed: the ranks cannot speak to each other"] * 2
 
 
-@needs_mpirun
+@needs_mpi
 def test_a_rank_alone_is_refused() -> None:
     """As under the mpirun of another MPI, which each rank takes for no mpirun at all."""
     done = subprocess.run([sys.executable, PROGRAM, "2", "order"], check=False, stdout=subprocess.PIPE, text=True)

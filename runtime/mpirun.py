@@ -1,0 +1,62 @@
+"""How the ranks of an executor are started. Imports no mpi4py: that is for the ranks."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jetway.builder.manifest import Manifest
+
+from .config import ExecutorConfig
+from .errors import ConfigError
+
+
+def num_ranks(manifest: Manifest, settings: ExecutorConfig) -> int:
+    """Of how many processes the executor consists. Raises ConfigError when the settings contradict the engine."""
+    if settings.backend == "simulated":
+        return 1  # its stages are threads
+    build = manifest.tensorrt
+    if build is None:
+        return settings.pp_size
+    if settings.pp_size not in (1, build.pp_size):
+        raise ConfigError(
+            f"pp_size is {settings.pp_size}, but the TensorRT engine was built with pp_size {build.pp_size}; leave it out, "
+            f"or build the engine with --pp-size {settings.pp_size}"
+        )
+    return build.tp_size * build.pp_size
+
+
+def start_ranks(argv: Sequence[str], settings: ExecutorConfig, num_ranks: int) -> list[str]:
+    """The command that starts so many ranks by `argv`: for one, that alone. Raises ConfigError when mpirun is missing."""
+    if num_ranks == 1:
+        return [*argv]
+    mpirun = find_mpirun(settings)
+    return [
+        sys.executable,
+        "-m",
+        "jetway.runtime.tied",
+        *mpirun,
+        "-n",
+        str(num_ranks),
+        *argv,
+        "--num-ranks",
+        str(num_ranks),
+    ]
+
+
+def find_mpirun(settings: ExecutorConfig) -> list[str]:
+    """The program and its arguments: from the executor's environment, else from the PATH. Raises ConfigError."""
+    try:
+        program, *arguments = shlex.split(settings.mpirun)
+    except ValueError as error:
+        raise ConfigError(f"mpirun must be a command line, not {settings.mpirun!r}") from error
+    python = settings.python or sys.executable
+    beside = Path(shutil.which(python) or python).parent
+    found = shutil.which(program, path=str(beside)) or shutil.which(program)
+    if found is None:
+        raise ConfigError(
+            f"several ranks are started by mpirun, and {program} is neither in {beside} nor on the PATH: install the MPI "
+            "that mpi4py uses (pip install mpi4py mpich, in the executor's environment), or name its mpirun"
+        )
+    return [found, *arguments]
