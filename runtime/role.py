@@ -1,9 +1,12 @@
 """One role's process: `python -m jetway.runtime.role ROLE ...`, started by the supervisor."""
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from .doors import Doors
 from .errors import ConfigError, JetwayError, Unavailable
@@ -48,5 +51,18 @@ def _failed(error: JetwayError) -> int:
     return 1
 
 
+def run() -> NoReturn:
+    """The process: after a fault it leaves at once, for its other threads may wait for what never comes."""
+    try:
+        status = main()
+    except Exception:  # noqa: BLE001  # whatever it is, it is said and ends the process
+        traceback.print_exc()
+        status = 1
+    if status:
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
