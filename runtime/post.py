@@ -12,6 +12,8 @@ from .lifeline import Lifeline
 if TYPE_CHECKING:
     from .executor.mpi_ranks import MpiRanks
 
+STOP_GRACE_S = 1.0  # what open calls get once a role is told to stop; the gateway has drained by then
+
 
 @dataclass(frozen=True, slots=True)
 class Post:

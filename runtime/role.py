@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Unavailable as error:
         return _failed(error)
     lifeline.watch()
+    ranks = None
     try:
         config = resolve({}, {}, args.config).config
         ranks = join_ranks(args.num_ranks, lifeline) if args.num_ranks else None
@@ -42,12 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         lifeline.refuse(error)
         return 2
     except JetwayError as error:
-        return _failed(error)
+        return _failed(error, "" if ranks is None else f"rank {ranks.rank}: ")
     return 0
 
 
-def _failed(error: JetwayError) -> int:
-    print(error.message, file=sys.stderr)
+def _failed(error: JetwayError, who: str = "") -> int:
+    print(f"{who}{error.message}", file=sys.stderr)
     return 1
 
 

@@ -6,8 +6,7 @@ The only module that names concrete classes. What a role needs is imported by it
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,8 +17,9 @@ from .config import ExecutorConfig, SchedulerConfig, ServeConfig
 from .errors import ConfigError
 from .lifeline import Lifeline
 from .named_config import ClassConfig, TenantConfig
-from .post import Post
+from .post import STOP_GRACE_S, Post
 from .preflight import read_manifest
+from .tasks import beside, until_told_to_stop
 
 if TYPE_CHECKING:
     from jetway.scheduler.plan import EngineDescription
@@ -29,24 +29,11 @@ if TYPE_CHECKING:
     from .executor.mpi_ranks import MpiRanks
     from .gateway.app import Gateway
 
-STOP_GRACE_S = 1.0  # what open calls get once a role is told to stop; the gateway has drained by then
-
 
 def run_executor(post: Post) -> None:
-    from .executor.server import ExecutorServer
+    from .executor.process import run
 
-    engine = load_engine(post.config)
-    server = ExecutorServer(engine, post.address, step_limit_s=post.config.hang_timeout_s, beat=post.lifeline.beat)
-    server.start()
-    signal.signal(signal.SIGTERM, lambda number, frame: server.interrupt())
-    description = engine.describe()
-    device = f"{description.num_device_blocks} blocks of {description.block_size} tokens"
-    pool = f"{device}, and {description.num_host_blocks} in the host pool"
-    post.lifeline.announce({"engine": description.kind, "pool": pool})
-    try:
-        server.wait()
-    finally:
-        server.stop(STOP_GRACE_S)
+    run(load_engine(post.config, post.ranks), post)
 
 
 def join_ranks(num_ranks: int, lifeline: Lifeline) -> "MpiRanks":
@@ -58,8 +45,8 @@ def join_ranks(num_ranks: int, lifeline: Lifeline) -> "MpiRanks":
     return ranks
 
 
-def load_engine(config: ServeConfig) -> "Engine":
-    """The engine of the directory, or a simulation of it. Raises ConfigError."""
+def load_engine(config: ServeConfig, ranks: "MpiRanks | None" = None) -> "Engine":
+    """The engine of the directory, or this rank's part of it, or a simulation of it. Raises ConfigError."""
     from .executor.description import host_blocks
 
     manifest = read_manifest(config.engine)
@@ -80,7 +67,11 @@ def load_engine(config: ServeConfig) -> "Engine":
         num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
         threads=settings.threads,
     )
-    return OpenVinoEngine.load(config.engine, resources)
+    if ranks is None:
+        return OpenVinoEngine.load(config.engine, resources)
+    from .executor.openvino_stage import OpenVinoStage
+
+    return OpenVinoStage.load(config.engine, resources, ranks)
 
 
 def simulate(manifest: Manifest, settings: ExecutorConfig) -> "Engine":
@@ -211,24 +202,6 @@ async def _until_retired(gateway: "Gateway") -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, replaced.set)
     await replaced.wait()
     await gateway.retire()
-
-
-async def until_told_to_stop(work: Coroutine[None, None, object]) -> None:
-    """Do `work` until its end or SIGTERM. Raises what it raises."""
-    task = asyncio.ensure_future(work)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-@contextmanager
-def beside(work: Coroutine[None, None, None]) -> Iterator[None]:
-    """Do `work`, which has no end, as long as the block runs."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
 ROLES: dict[str, Callable[[Post], None]] = {

@@ -21,6 +21,7 @@ def follow(engine: Engine, ranks: Ranks) -> None:
             session.finish()
             session = FollowedSession(engine)
         session.launch(order)
+    session.finish()
 
 
 class FollowedSession:

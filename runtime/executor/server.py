@@ -84,11 +84,10 @@ class ExecutorServer:
         beat: Callable[[], None] = lambda: None,
         new_followers: Callable[[], Followers] = NoFollowers,
     ) -> None:
-        self._engine = engine
-        self._new_followers = new_followers
         self._address = address
         self._health = StepHealth(step_limit_s, beat)
         self._ends: SimpleQueue[EngineFailed | None] = SimpleQueue()
+        self._device = Device(engine, self._health, self._ends.put, new_followers)
         options = [*CHANNEL_OPTIONS, ("grpc.so_reuseport", 0)]
         threads = ThreadPoolExecutor(NUM_CALL_THREADS, "grpc")
         self._server = grpc.server(threads, interceptors=[Decoding()], options=options)
@@ -96,12 +95,12 @@ class ExecutorServer:
 
     def start(self) -> None:
         """Run a step, then serve; `port` is then the TCP port. Raises EngineFailed, or ConfigError for the address."""
-        warm_up(Slots(self._engine, self._new_followers()))
+        warm_up(Slots(self._device.engine, self._device.new_followers()))
         try:
             self.port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
             raise ConfigError(f"the executor cannot listen at {self._address}: {error}") from error
-        service = ExecutorService(Device(self._engine, self._health, self._ends.put, self._new_followers))
+        service = ExecutorService(self._device)
         executor_pb2_grpc.add_ExecutorServicer_to_server(service, self._server)
         self._health.start(self._server)
         self._server.start()
@@ -119,6 +118,11 @@ class ExecutorServer:
         """Refuse new calls, give open ones `grace_s`, and return when all have ended."""
         self._health.stop()
         self._server.stop(grace_s).wait()
+
+    def wait_until_idle(self) -> None:
+        """Return once nothing of a call that has ended is on the device; after `stop`, and where no step has failed."""
+        with self._device.turn:
+            pass
 
 
 def warm_up(slots: Slots) -> None:
