@@ -171,7 +171,7 @@ class Child:
         status = self._process.returncode
         if status is not None and status < 0:
             return f"was killed by {signal.Signals(-status).name}"
-        if status is None or self._lifelines.are_several:
+        if self._lifelines.lost.done() and (status is None or (status and self._lifelines.are_several)):
             return f"lost {self._lifelines.lost.result()}"
         return f"exited with status {status}"
 

@@ -60,7 +60,7 @@ class ExecutorConfig:
     mpirun: str = setting(
         "mpirun", "command that starts the ranks of an executor of several; looked for beside its python first"
     )
-    threads: int = setting(0, "compute threads; 0: all cores", low=0)
+    threads: int = setting(0, "compute threads of each rank; 0: all cores", low=0)
 
     def __post_init__(self) -> None:
         check_values(self)
