@@ -57,9 +57,7 @@ class ExecutorConfig:
         low=1,
         high=8,
     )
-    mpirun: str = setting(
-        "mpirun", "command that starts the ranks of an executor of several; looked for beside its python first"
-    )
+    mpirun: str = setting("mpirun", "starts the ranks of an executor of several; looked for beside its python first")
     threads: int = setting(0, "compute threads of each rank; 0: all cores", low=0)
 
     def __post_init__(self) -> None:
