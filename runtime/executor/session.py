@@ -46,9 +46,8 @@ class Session:
         self.epoch = epoch
         self._begun: SimpleQueue[Step | Exception] = SimpleQueue()
         self._results: SimpleQueue[StepResult | End] = SimpleQueue()
-        self._is_fenced = False
-        self._beginning = threading.Lock()
-        self._begins = True  # guarded by it: whether plans still begin
+        self._is_over = False  # no plan begins any more
+        self._beginning = threading.Lock()  # held while one does
 
     def run(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
         """Begin to read `messages`, and to do the `work` of each, in order, until that or they are over."""
@@ -58,8 +57,8 @@ class Session:
         self._results.put(end)
 
     def fence(self, end: End) -> None:
-        """End it at once: what is not on the device yet does not go there."""
-        self._is_fenced = True
+        """End it at once: no other plan begins, and what has begun does not go to the device unless it is there."""
+        self._is_over = True
         self.end(end)
         self._begun.put(SessionEnded())
 
@@ -75,8 +74,8 @@ class Session:
         with work.turn:
             threading.Thread(target=self._begin, args=(messages, work, room), name="plans", daemon=True).start()
             self.end(self._complete(work, room))
-            with self._beginning:
-                self._begins = False
+            with self._beginning:  # what began under it is in the queue
+                self._is_over = True
             room.release()  # whoever reads sees it
             while not self._begun.empty():
                 self._abandon(self._begun.get(), work)
@@ -88,7 +87,7 @@ class Session:
                 step = work.begin(_decode(message))
                 room.acquire()
                 with self._beginning:
-                    if not self._begins:
+                    if self._is_over:
                         return
                     work.launch_ahead(step)
                     self._begun.put(step)
@@ -120,7 +119,7 @@ class Session:
         step = self._begun.get()
         if isinstance(step, Exception):
             raise step
-        if self._is_fenced:
+        if self._is_over:  # it is fenced
             self._abandon(step, work)
             raise SessionEnded
         if self._results.qsize() >= MAX_UNSENT_RESULTS:
