@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jetway.runtime.errors import EngineFailed
 from jetway.scheduler.plan import EngineDescription
 
 from .base import Int32Array, Launch, Sampled, StepBatch
-from .simulated import PLAIN, SimulatedBehaviour, SimulatedEngine
+from .simulated import PLAIN, SimulatedBehaviour, SimulatedEngine, StepTimeModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Passing:
 
 
 class SimulatedPipeline(SimulatedEngine):
-    """Each stage takes an even share of a step's time; the KV is the last one's, which samples.
+    """Each stage takes an even share of a step's time, and then the last one does all that a simulated engine does.
 
     `sleeps[i]` lets that time pass in stage i.
     """
@@ -35,7 +35,7 @@ class SimulatedPipeline(SimulatedEngine):
         behaviour: SimulatedBehaviour = PLAIN,
         sleeps: Sequence[Callable[[float], None]] | None = None,
     ) -> None:
-        super().__init__(description, eos_token_ids, behaviour, sleep=lambda duration_s: None)
+        super().__init__(description, eos_token_ids, replace(behaviour, step_time=StepTimeModel()))
         self.max_launches = description.num_stages
         self._step_time = behaviour.step_time
         self._sleeps = sleeps or [time.sleep] * description.num_stages
