@@ -107,8 +107,9 @@ class Engine(Protocol):
     def launch(self, batch: StepBatch) -> Launch:
         """Compute the batch, writing its KV into the device pool, and sample the wanted rows.
 
-        While earlier steps are not waited for, the states of `pending_rows` lack the token that those rows compute, and
-        a row's sequence may turn out to have ended: nobody asks for what such a row samples. Raises as `wait` does.
+        The states of `pending_rows` lack the token that those rows compute: it is appended once the step before has been
+        waited for, by whoever waits, also during this call. By then a row's sequence may turn out to have ended: nobody
+        asks for what such a row samples. Raises as `wait` does.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The executor's end of the step boundary: one session at a time, its plans run by one thread, in order."""
+"""The executor's end of the step boundary: one session at a time, its plans done in order."""
 
 import threading
 from collections.abc import Callable, Iterator

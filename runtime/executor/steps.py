@@ -43,9 +43,9 @@ class Slots:
     """The sequences resident in an engine, by slot; a session's state.
 
     A plan begins while those before it may still compute: counts and block tables advance then, token values and ends
-    when it is collected, as in the scheduler. Each of begin, launch and collect comes in the order of the plans; collect
-    may come from another thread. Counts and tables are arrays over all slots, so that a batch is built without a loop over
-    tokens.
+    when it is collected, as in the scheduler. Each of begin, launch and collect comes in the order of the plans, from one
+    thread; collect's may be another than begin's, and launch may come from either. Counts and tables are arrays over all
+    slots, so that a batch is built without a loop over tokens.
     """
 
     def __init__(self, engine: Engine, followers: Followers = NO_FOLLOWERS) -> None:
@@ -59,8 +59,8 @@ class Slots:
         self._step = 0
         self._num_ended = 0
         self._num_out = 0  # steps launched and not yet collected
-        self._collected_at = 0.0
         self._books = threading.Lock()  # guards all of the above against the other thread
+        self._collected_at = 0.0  # perf_counter(), of the step before; collect's own
 
     def __repr__(self) -> str:
         c = self._counts

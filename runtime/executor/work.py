@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Device:
-    """An engine, until a step fails on it: its state is then unknown, and no other is done. `failed` hears of that once."""
+    """An engine, until a step fails on it: its state is then unknown, and no other is done. `failed` hears of that."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class Device:
             self._fail(EngineFailed(f"a fault of ours in a step: {type(error).__name__}: {error}"))
 
     def _fail(self, failure: EngineFailed) -> None:
-        if self._failure is None:
-            self._failure = failure
-            self._failed(failure)
-        raise self._failure
+        self._failure = failure
+        self._failed(failure)
+        raise failure
 
 
 class Work:
     """One session's plans on a device.
 
-    Plans beyond `num_ahead`, which have not been completed, stay with gRPC, whose flow control slows the scheduler.
+    `num_ahead` may be on the device or wait for it, and one more may have begun: others stay with gRPC, whose flow control
+    slows the scheduler.
     """
 
     def __init__(self, device: Device) -> None:
