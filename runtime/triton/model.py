@@ -7,6 +7,7 @@ and numpy (below 2), over gRPC where tritonclient is there too.
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -41,11 +42,11 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             try:
                 exchange = Exchange(self._transport.connection(self._asked(request)))
-            except Failed as error:
+            except Exception as error:  # noqa: BLE001  # told to the client
                 _fail(sender, error)
                 self._slots.release()
-                continue
-            threading.Thread(target=self._run, args=(sender, exchange), daemon=True).start()
+            else:
+                threading.Thread(target=self._run, args=(sender, exchange), daemon=True).start()
 
     def finalize(self) -> None:
         """Triton has let the requests end; what still runs is cancelled."""
@@ -66,11 +67,8 @@ class TritonPythonModel:
             with self._cancellations.watching(sender, exchange):
                 last = _stream(sender, exchange.responses())
             sender.send(last, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        except Failed as error:
+        except Exception as error:  # noqa: BLE001  # told to the client
             _fail(sender, error)
-        except Exception as error:  # whatever it is, Triton waits for an end
-            log.exception("a fault of Jetway's model")
-            _fail(sender, Failed(f"a fault of Jetway's model: {type(error).__name__}: {error}", "INTERNAL"))
         finally:
             exchange.close()  # after the last response, which need not wait for it
             self._slots.release()
@@ -174,10 +172,14 @@ class _Cancellations:
                 running = list(self._watched)
             for watched in running:
                 watched.check()
-            threading.Event().wait(CANCEL_CHECK_S)
+            time.sleep(CANCEL_CHECK_S)
 
 
-def _fail(sender: Any, error: Failed) -> None:
+def _fail(sender: Any, error: Exception) -> None:
+    """End the request: whatever the error is, Triton waits for an end."""
+    if not isinstance(error, Failed):
+        log.error("a fault of Jetway's model", exc_info=error)
+        error = Failed(f"a fault of Jetway's model: {type(error).__name__}: {error}", "INTERNAL")
     code = getattr(pb_utils.TritonError, error.code)
     response = pb_utils.InferenceResponse(error=pb_utils.TritonError(error.message, code))
     sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

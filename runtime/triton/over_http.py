@@ -92,7 +92,7 @@ class HttpConnection:
                     *events, unread = (unread + chunk).split(b"\n\n")
                     yield from map(self._said, events)
         except (OSError, http.client.HTTPException) as error:
-            raise lost(self._address, error or type(error).__name__) from error
+            raise lost(self._address, str(error) or type(error).__name__) from error
 
     def _said(self, event: bytes) -> Said:
         """Raises Failed for an error."""

@@ -144,6 +144,16 @@ async def test_errors_have_their_codes(url: str, scheduler: FakeScheduler) -> No
     assert full == TritonError("[request id: 7] Exceeds maximum queue size", TritonError.UNAVAILABLE)
 
 
+async def test_what_cannot_be_read_ends_its_request_and_keeps_no_place(url: str) -> None:
+    """Else unloading would wait for ever."""
+    async with loaded("ensemble", url) as model:
+        request = InferenceRequest({"text_input": None})  # no array at all
+        model.execute([request])
+        error = error_of(await said(request))
+    assert error.code == TritonError.INTERNAL
+    assert error.message.startswith("a fault of Jetway's model: AttributeError: ")
+
+
 async def test_jetway_may_be_restarted(
     engine_dir: Path, scheduler: FakeScheduler, tokenizer: Tokenizer, scheme: str
 ) -> None:
