@@ -64,10 +64,8 @@ def make_overlap(setting: str, num_stages: int) -> Overlap:
     if setting == AUTO:
         return AutoOverlap() if num_stages == 1 else FixedOverlap(num_stages)
     depth = int(setting)
-    if depth > max(1, num_stages):
-        raise ConfigError(
-            f"overlap is {depth}; an engine of {num_stages} stages has use for {max(1, num_stages)} at most"
-        )
+    if depth > num_stages:
+        raise ConfigError(f"overlap is {depth}; an engine of {num_stages} stages has use for {num_stages} at most")
     return FixedOverlap(depth)
 
 

@@ -75,7 +75,7 @@ class StepDraft:
         samples = sequence.known == sequence.computed
         if samples:
             sequence.known += 1
-            sequence.sampled_at = self.step
+            sequence.last_sampled = self.step
         row = self.rows[sequence.slot] = Row(sequence, num_tokens, sequence.computed, samples, grown)
         self._count(row, 1)
 

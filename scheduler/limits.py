@@ -37,9 +37,7 @@ class Limits:
     long_prefill_token_threshold: int = 0  # most tokens of one prompt in a step that computes others too; 0: no bound
     max_waiting_time_s: float = 0.0  # hold a thin batch of first starts so long for company
     mix_prefill: bool = True  # False: a step prefills or decodes, never both
-    num_micro_batches: int = (
-        1  # of a pipeline: decodes are spread over so many plans, and a sequence is in every so many
-    )
+    num_micro_batches: int = 1  # of a pipeline: so many plans share the decodes, and a sequence is in every so many
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:

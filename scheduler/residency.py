@@ -82,7 +82,7 @@ class Residency:
             sequence.first_start = next(self._start_numbers)
             sequence.started_at = draft.now
             sequence.num_cached_tokens = min(sequence.computed, sequence.prompt_len)
-            self._counters.count_start(sequence, waited_s=draft.now - sequence.arrival)
+            self._counters.count_start(sequence)
         self._queues.start(sequence)
         sequence.move(Move.START)
         sequence.standing = standing

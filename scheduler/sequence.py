@@ -59,7 +59,7 @@ class Sequence:
     known: int = field(init=False)  # tokens, those in flight included
     computed: int = 0
     in_flight: int = 0  # rows of plans without a result
-    sampled_at: int = 0  # step of the last row that samples
+    last_sampled: int = 0  # step of the last row that samples
     high_water: int = 0  # most tokens ever computed: what a start computes below it, it computes again
     started_at: float | None = None  # seconds, for the first time
     first_token_at: float | None = None  # seconds
@@ -131,7 +131,7 @@ class Sequence:
         if self.known == self.max_len:
             return False
         unresolved = self.known - len(self.tokens)
-        return unresolved == 0 or (unresolved == 1 and self.sampled_at <= latest)
+        return unresolved == 0 or (unresolved == 1 and self.last_sampled <= latest)
 
     @property
     def queued_s(self) -> float | None:

@@ -91,14 +91,15 @@ class Counters:
         self.copied_out_s += result.copied_out_s
         self.copied_in_s += result.copied_in_s
 
-    def count_start(self, sequence: Sequence, *, waited_s: float) -> None:
-        """A first start; what it found cached is known."""
+    def count_start(self, sequence: Sequence) -> None:
+        """A first start; how long it queued and what it found cached are known."""
+        assert sequence.queued_s is not None
         self.num_started += 1
         self.num_prompt_tokens += sequence.prompt_len
         self.num_cached_tokens += sequence.num_cached_tokens
-        self.queue_times[sequence.request.service_class].observe(waited_s)
+        self.queue_times[sequence.request.service_class].observe(sequence.queued_s)
         if sequence.expected_wait_s is not None:
-            self.wait_error_s += abs(waited_s - sequence.expected_wait_s)
+            self.wait_error_s += abs(sequence.queued_s - sequence.expected_wait_s)
             self.num_waits_estimated += 1
 
     def count_end(self, sequence: Sequence, reason: FinishReason) -> None:
