@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from .draft import Row
-from .planner import Blocked
 from .queues import Queues
+from .stats import Blocked
 
 HALF_LIFE_S = 10.0  # of the measured rates
 LEAST_SHARE = 0.05  # of the rate that a level is thought to have, whatever better levels take

@@ -5,12 +5,12 @@ from copy import deepcopy
 
 from .demand import Demand
 from .ledger import Ledger
-from .planner import Blocked, Planner
+from .planner import Planner
 from .queues import Queues
 from .residency import Residency
 from .sequence import Sequence
 from .state import State
-from .stats import Counters, Stats, Waits
+from .stats import Blocked, Counters, Stats, Waits
 
 
 class Overview:

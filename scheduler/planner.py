@@ -7,7 +7,6 @@ token budget with decodes first is Sarathi-Serve's (OSDI '24), the block tables 
 """
 
 from collections.abc import Callable
-from enum import StrEnum
 
 from .draft import StepDraft
 from .estimate import Estimates
@@ -19,23 +18,7 @@ from .queues import Level, Queues
 from .residency import Residency
 from .sequence import LANE, Sequence
 from .state import State
-from .stats import PreemptionReason
-
-
-class Blocked(StrEnum):
-    """Why the next sequence of a level does not start in this step."""
-
-    RESULT = "its last result is in flight"  # a start carries every known token
-    BUDGET = "the token budget is spent"
-    HELD = "it is held for company"
-    CLASS = "its class runs as many as it may"
-    SLOTS = "every slot is taken by an equal or better level"
-    BLOCKS = "the KV blocks are held by equal or better levels"
-    PREFIX = "another sequence is computing its prefix"
-    LANE = "the aged lane is full"
-    BETTER = "a better level has first claim on what becomes free"
-    UNPLANNED = "the next plan decides"  # it came after the last one
-
+from .stats import Blocked, PreemptionReason
 
 MAX_ASIDE = 8  # sequences of a level that step aside in one step
 OUT_OF_ROOM = (Blocked.SLOTS, Blocked.BLOCKS)

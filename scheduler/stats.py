@@ -31,6 +31,21 @@ class Rejection(StrEnum):
     QUEUE_TIMEOUT = "queue_timeout_s"
 
 
+class Blocked(StrEnum):
+    """Why what waits does not start in this step."""
+
+    RESULT = "its last result is in flight"  # a start carries every known token
+    BUDGET = "the token budget is spent"
+    HELD = "it is held for company"
+    CLASS = "its class runs as many as it may"
+    SLOTS = "every slot is taken by an equal or better level"
+    BLOCKS = "the KV blocks are held by equal or better levels"
+    PREFIX = "another sequence is computing its prefix"
+    LANE = "the aged lane is full"
+    BETTER = "a better level has first claim on what becomes free"
+    UNPLANNED = "the next plan decides"  # it came after the last one
+
+
 class Histogram:
     """How many values were at most each bound, and above the last; O(log n) to observe."""
 
@@ -128,10 +143,10 @@ class Counters:
 class Waits:
     """How long what waits has waited, and why, by class: for its first start, or to go on since it was displaced."""
 
-    def __init__(self, waiting: Iterable[Sequence], why: Callable[[Sequence], str], now: float) -> None:
+    def __init__(self, waiting: Iterable[Sequence], why: Callable[[Sequence], Blocked], now: float) -> None:
         self.oldest_s: dict[str, float] = {}
         self.num_displaced: Counter[str] = Counter()
-        self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.reasons: defaultdict[str, Counter[Blocked]] = defaultdict(Counter)
         for sequence in waiting:
             name = sequence.request.service_class
             self.oldest_s[name] = max(self.oldest_s.get(name, 0.0), now - sequence.waits_since)
@@ -165,7 +180,7 @@ class ClassStats:
     num_queued_tokens: int  # of their prompts
     num_queued_requests: int  # what max_queued_requests bounds
     num_displaced: int  # started once, waiting to go on
-    waiting: dict[str, int]  # queued and displaced, by why they do not run
+    waiting: dict[Blocked, int]  # queued and displaced, by why they do not run
     oldest_wait_s: float  # of what is queued or displaced
     expected_wait_s: float | None  # of a newcomer
     weight: float
@@ -184,5 +199,5 @@ class Stats:
     num_free_device_blocks: int
     num_free_host_blocks: int
     classes: tuple[ClassStats, ...]
-    blocked: dict[int, str]
+    blocked: dict[int, Blocked]
     counters: Counters

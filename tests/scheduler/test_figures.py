@@ -10,9 +10,8 @@ from jetway.scheduler.class_queue import QueueFull
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import SequenceFinished
 from jetway.scheduler.limits import PreemptionMode
-from jetway.scheduler.planner import Blocked
 from jetway.scheduler.request import InvalidRequest
-from jetway.scheduler.stats import Histogram
+from jetway.scheduler.stats import Blocked, Histogram
 from tests.support.scheduling import Driver, ReferenceExecutor, make_request, make_scheduler
 
 HIGH = ServiceClass(name="high", level=1)

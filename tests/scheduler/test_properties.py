@@ -12,9 +12,9 @@ from jetway.scheduler.classes import ServiceClass, TimeoutAction
 from jetway.scheduler.events import FinishReason, RequestFinished, SequenceFinished
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.plan import StepPlan
-from jetway.scheduler.planner import Blocked
 from jetway.scheduler.preemption import Reluctance
 from jetway.scheduler.request import InvalidRequest, Request, SequenceId
+from jetway.scheduler.stats import Blocked
 from jetway.scheduler.suspects import MAX_ACCIDENTS
 from tests.support.scheduling import (
     BLOCK_SIZE,

@@ -8,8 +8,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from jetway.scheduler.limits import PreemptionMode
-from jetway.scheduler.planner import Blocked
-from jetway.scheduler.stats import PreemptionReason, Rejection
+from jetway.scheduler.stats import Blocked, PreemptionReason, Rejection
 from jetway.v1 import scheduler_pb2
 
 

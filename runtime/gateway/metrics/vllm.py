@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from prometheus_client import Metric
 
-from jetway.scheduler.planner import Blocked
+from jetway.scheduler.stats import Blocked
 
 
 class _Label(NamedTuple):
