@@ -83,7 +83,7 @@ def _transport(url: str, config: Mapping[str, Any]) -> Transport:
         )
     try:
         from .over_grpc import GrpcTransport  # late: over HTTP a model needs none of what this imports
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # tritonclient raises RuntimeError where a part of it is missing
         raise pb_utils.TritonModelException(
             f"{url} needs tritonclient[grpc] in the environment of Triton's Python backend: {error}"
         ) from error

@@ -115,9 +115,11 @@ async def test_what_is_no_service_of_jetways_still_ends_the_request(served: bool
         )
 
 
-async def test_grpc_needs_tritonclient_and_http_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "jetway.runtime.triton.over_grpc", raising=False)
-    monkeypatch.setitem(sys.modules, "tritonclient.grpc", None)
+@pytest.mark.parametrize("missing", ["tritonclient.grpc", "tritonclient.grpc._client"])
+async def test_grpc_needs_all_of_tritonclient_and_http_does_not(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    for module in ("jetway.runtime.triton.over_grpc", "tritonclient.grpc"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(
         TritonModelException, match=r"^grpc://host:1 needs tritonclient\[grpc\] in the environment of Triton"
     ):
