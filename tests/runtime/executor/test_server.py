@@ -26,7 +26,6 @@ from jetway.runtime.wire import description_from_proto
 from jetway.scheduler.plan import StepPlan
 from jetway.v1 import executor_pb2, executor_pb2_grpc
 from tests.runtime.executor.driving import make_description, make_plan, make_simulated, make_start
-from tests.runtime.executor.launching import LaunchingEngine
 from tests.runtime.executor.loopback import FailingEngine, GatedEngine, Session, first_plan, open_session, serving
 
 
@@ -68,26 +67,6 @@ def test_plans_give_what_slots_give_in_the_order_sent(channel: grpc.Channel, num
     results += [session.receive() for _ in range(num_ahead)]
     session.close()
     assert results == expected
-
-
-@pytest.mark.parametrize("num_ahead", [1, 2])
-def test_an_engine_that_takes_steps_ahead_has_them_before_their_predecessors_are_done(
-    tmp_path: Path, num_ahead: int
-) -> None:
-    slots = Slots(make_simulated())
-    expected = [result_from_proto(result_to_proto(slots.run(plan))) for plan in PLANS]
-    engine = LaunchingEngine()
-    with serving(engine, tmp_path) as channel:
-        session = open_session(channel, 1)
-        for plan in PLANS[:num_ahead]:
-            session.send(plan)
-        results = []
-        for plan in PLANS[num_ahead:]:
-            session.send(plan)
-            results.append(session.receive())
-        results += [session.receive() for _ in range(num_ahead)]
-        session.close()
-    assert [result.tokens for result in results] == [result.tokens for result in expected]
 
 
 def test_a_newer_epoch_ends_the_running_session_and_starts_empty(channel: grpc.Channel) -> None:

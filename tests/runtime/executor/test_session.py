@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import grpc
 
-from jetway.runtime.executor.base import Launch, Sampled, StepBatch
+from jetway.runtime.executor.base import Engine, Launch, Sampled, StepBatch
 from jetway.runtime.executor.health import StepHealth
 from jetway.runtime.executor.session import End, Session
+from jetway.runtime.executor.steps import Slots
 from jetway.runtime.executor.wire import plan_to_proto
 from jetway.runtime.executor.work import Device, Work
 from jetway.v1 import executor_pb2
-from tests.runtime.executor.driving import make_plan
+from tests.runtime.executor.driving import make_plan, make_simulated
 from tests.runtime.executor.launching import LaunchingEngine
 from tests.runtime.executor.loopback import first_plan
 
@@ -23,12 +25,11 @@ class GatedDevice(LaunchingEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.launched = threading.Event(), threading.Event()
-        self.num_launched = 0
+        self.gate = threading.Event()
+        self.launches: SimpleQueue[None] = SimpleQueue()
 
     def launch(self, batch: StepBatch) -> Launch:
-        self.num_launched += 1
-        self.launched.set()
+        self.launches.put(None)
         return super().launch(batch)
 
     def execute(self, batch: StepBatch) -> Sampled:
@@ -36,10 +37,28 @@ class GatedDevice(LaunchingEngine):
         return super().execute(batch)
 
 
+def work_of(engine: Engine) -> Work:
+    return Work(Device(engine, StepHealth(30.0, lambda: None), lambda error: None))
+
+
 def join(name: str) -> None:
     for thread in threading.enumerate():
         if thread.name == name:
             thread.join()
+
+
+def test_a_step_is_launched_before_its_predecessors_are_done() -> None:
+    plans = [first_plan(), make_plan(2, rows=[(0, 1)]), make_plan(3, rows=[(0, 1)])]
+    slots = Slots(make_simulated())
+    expected = [slots.run(plan).tokens for plan in plans]
+    engine, session = GatedDevice(), Session(1)
+    session.run(map(plan_to_proto, plans), work_of(engine))
+    for _ in plans:
+        engine.launches.get()
+    engine.gate.set()
+    *results, end = session.results()
+    assert end == End(grpc.StatusCode.OK)
+    assert [result.tokens for result in results if isinstance(result, executor_pb2.StepResult)] == expected
 
 
 def test_a_fenced_session_launches_nothing_more_however_much_room_there_is() -> None:
@@ -51,13 +70,13 @@ def test_a_fenced_session_launches_nothing_more_however_much_room_there_is() -> 
         yield plan_to_proto(make_plan(2, rows=[(0, 1)]))
 
     session = Session(1)
-    session.run(messages(), Work(Device(engine, StepHealth(30.0, lambda: None), lambda error: None)))
-    engine.launched.wait()
+    session.run(messages(), work_of(engine))
+    engine.launches.get()
     session.fence(FENCED)
     fenced.set()
     join("plans")
     engine.gate.set()
     join("steps")
     assert list(session.results()) == [FENCED]
-    assert engine.num_launched == 1
+    assert engine.launches.empty()
     assert not engine.asked, "what had been launched has left the device"
