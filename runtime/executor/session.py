@@ -46,8 +46,8 @@ class Session:
         self.epoch = epoch
         self._begun: SimpleQueue[Step | Exception] = SimpleQueue()
         self._results: SimpleQueue[StepResult | End] = SimpleQueue()
-        self._is_over = False  # no plan begins any more
-        self._beginning = threading.Lock()  # held while one does
+        self._is_over = False  # no step is launched any more
+        self._queueing = threading.Lock()  # held while one is launched ahead, and queued
 
     def run(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
         """Begin to read `messages`, and to do the `work` of each, in order, until that or they are over."""
@@ -57,7 +57,7 @@ class Session:
         self._results.put(end)
 
     def fence(self, end: End) -> None:
-        """End it at once: no other plan begins, and what has begun does not go to the device unless it is there."""
+        """End it at once: what is not on the device yet, or on its way, does not go there."""
         self._is_over = True
         self.end(end)
         self._begun.put(SessionEnded())
@@ -74,7 +74,7 @@ class Session:
         with work.turn:
             threading.Thread(target=self._begin, args=(messages, work, room), name="plans", daemon=True).start()
             self.end(self._complete(work, room))
-            with self._beginning:  # what began under it is in the queue
+            with self._queueing:  # what was launched under it can be found
                 self._is_over = True
             room.release()  # whoever reads sees it
             while not self._begun.empty():
@@ -86,7 +86,7 @@ class Session:
             for message in messages:
                 step = work.begin(_decode(message))
                 room.acquire()
-                with self._beginning:
+                with self._queueing:
                     if self._is_over:
                         return
                     work.launch_ahead(step)
