@@ -82,11 +82,11 @@ class Planner:
 
     def _plan_decodes(self, draft: StepDraft) -> None:
         """Best rank first, so that what yields is never a sequence that this step computes already."""
-        position, most, latest = 0, self._micro_batch(), draft.step - self._limits.num_micro_batches
+        position, most, latest_step = 0, self._micro_batch(), draft.step - self._limits.num_micro_batches
         while position < len(self._residents) and len(draft.rows) < most:
             sequence = self._residents[position]
             is_decode = sequence.known - sequence.computed == 1  # its gap, spelled out: this is the hottest line
-            if is_decode and sequence.plannable(latest) and not self._plan_decode(draft, sequence):
+            if is_decode and sequence.plannable(latest_step) and not self._plan_decode(draft, sequence):
                 continue  # it yielded itself: the next has moved up
             position += 1
 

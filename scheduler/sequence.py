@@ -123,15 +123,15 @@ class Sequence:
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
 
-    def plannable(self, latest: int) -> bool:
+    def plannable(self, latest_step: int) -> bool:
         """True while another token is wanted and its input is known, or will be when the executor comes to this step.
 
-        That is so for at most one sampled token in flight (DESIGN section 5), of step `latest` or before.
+        That is so for at most one sampled token in flight (DESIGN section 5), of `latest_step` or before.
         """
         if self.known == self.max_len:
             return False
-        unresolved = self.known - len(self.tokens)
-        return unresolved == 0 or (unresolved == 1 and self.last_sampled <= latest)
+        unresolved = self.known - len(self.tokens)  # spelled out: every plan asks every resident
+        return unresolved == 0 or (unresolved == 1 and self.last_sampled <= latest_step)
 
     @property
     def queued_s(self) -> float | None:

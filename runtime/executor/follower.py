@@ -9,7 +9,7 @@ from .counts import PlanError
 from .leader import Decisions, End, Launch
 from .rank_messages import receive
 from .ranks import Channel, Ranks
-from .steps import Slots, Step
+from .steps import Launched, Slots
 
 
 def follow(engine: Engine, ranks: Ranks) -> None:
@@ -29,7 +29,7 @@ class FollowedSession:
 
     def __init__(self, engine: Engine) -> None:
         self._slots = Slots(engine)
-        self._launched = deque[Step]()
+        self._launched = deque[Launched]()
         self._decisions = Decisions()
 
     def launch(self, order: Launch) -> None:
@@ -42,8 +42,7 @@ class FollowedSession:
             step = self._slots.begin(order.plan)
         except PlanError as error:
             raise EngineFailed(f"this rank and rank 0 disagree: {error}") from error
-        self._slots.launch(step)
-        self._launched.append(step)
+        self._launched.append(self._slots.launch(step))
 
     def finish(self) -> None:
         """Collect what is left. Raises EngineFailed."""

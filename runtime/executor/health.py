@@ -16,8 +16,8 @@ SERVICES = ("", "jetway.v1.Executor")  # both names mean the executor; "" is wha
 class StepHealth:
     """SERVING, but NOT_SERVING while a step has been running for longer than `step_limit_s`.
 
-    Watches from a thread of its own, from `start` to `stop`. At each look it calls `beat`, unless the step of the last
-    look is still running: whoever listens hears nothing for as long as a step takes.
+    Looks from a thread of its own, from `start` to `stop`. At each look it calls `beat`, unless the step of the last look
+    is still running: whoever listens hears nothing for as long as a step takes.
     """
 
     def __init__(self, step_limit_s: float, beat: Callable[[], None]) -> None:
@@ -28,6 +28,8 @@ class StepHealth:
         self._counting = threading.Lock()
         self._num_steps = 0  # on the device
         self._step_since: float | None = None  # the oldest of them
+        self._seen_since: float | None = None  # at the last look
+        self._was_stuck = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="step-health", daemon=True)
 
@@ -55,18 +57,20 @@ class StepHealth:
             self._num_steps -= 1
             self._step_since = time.monotonic() if self._num_steps else None
 
+    def look(self) -> None:
+        """Beat unless the step of the last look is still running, and say whether one is stuck."""
+        since = self._step_since
+        if since is None or since != self._seen_since:
+            self._beat()
+        self._seen_since = since
+        stuck = since is not None and time.monotonic() - since > self._step_limit_s
+        if stuck != self._was_stuck:
+            self._publish(stuck=stuck)
+        self._was_stuck = stuck
+
     def _watch(self) -> None:
-        was_stuck = False
-        last_since = None
         while not self._stopping.wait(self._step_limit_s / BEATS_PER_TIMEOUT):
-            since = self._step_since
-            if since is None or since != last_since:
-                self._beat()
-            last_since = since
-            stuck = since is not None and time.monotonic() - since > self._step_limit_s
-            if stuck != was_stuck:
-                self._publish(stuck=stuck)
-            was_stuck = stuck
+            self.look()
 
     def _publish(self, *, stuck: bool) -> None:
         for service in SERVICES:

@@ -38,9 +38,6 @@ class NoFollowers:
         pass
 
 
-NO_FOLLOWERS = NoFollowers()
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Collect results until there are `num_collected`, then launch. Step 1 begins a session: all of the last is over."""

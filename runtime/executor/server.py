@@ -34,7 +34,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
     def __init__(self, device: Device) -> None:
         self._device = device
         self._opening = threading.Lock()  # guards `_session`, the only one that may run plans
-        self._session = Session(-1)
+        self._session: Session | None = None
 
     def Describe(
         self, request: executor_pb2.DescribeRequest, context: grpc.ServicerContext
@@ -45,7 +45,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
         self, request_iterator: Iterator[executor_pb2.StepPlan], context: grpc.ServicerContext
     ) -> Iterator[executor_pb2.StepResult]:
         session = self._open(context)
-        session.run(request_iterator, Work(self._device))
+        session.run(request_iterator)
         for item in session.results():
             if isinstance(item, End):
                 if item.code is not grpc.StatusCode.OK:
@@ -58,14 +58,15 @@ class ExecutorService(executor_pb2_grpc.ExecutorServicer):
         value = dict(context.invocation_metadata()).get(EPOCH_KEY, "")
         if not str(value).isdecimal():
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"metadata {EPOCH_KEY} must be a number, not {value!r}")
-        session = Session(int(value))
+        session = Session(int(value), Work(self._device))
         with self._opening:
             running = self._session
-            if session.epoch <= running.epoch:
+            if running is not None and session.epoch <= running.epoch:
                 message = f"epoch {session.epoch} is not newer than {running.epoch}, the last that began"
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, message)
             self._session = session
-        running.fence(End(grpc.StatusCode.ABORTED, f"a session of the newer epoch {session.epoch} has begun"))
+        if running is not None:
+            running.fence(End(grpc.StatusCode.ABORTED, f"a session of the newer epoch {session.epoch} has begun"))
         return session
 
 

@@ -18,7 +18,7 @@ from jetway.scheduler.plan import StepPlan, StepResult
 from jetway.v1 import executor_pb2
 
 from .counts import PlanError
-from .steps import Step
+from .steps import Launched, Step
 from .wire import plan_from_proto, result_to_proto
 from .work import Work
 
@@ -42,16 +42,18 @@ class SessionEnded(Exception):
 class Session:
     """Results go out in order; after the first End nothing does."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, work: Work) -> None:
         self.epoch = epoch
-        self._begun: SimpleQueue[Step | Exception] = SimpleQueue()
+        self._work = work
+        self._room = threading.Semaphore(work.num_ahead)
+        self._begun: SimpleQueue[Step | Launched | Exception] = SimpleQueue()
         self._results: SimpleQueue[StepResult | End] = SimpleQueue()
         self._is_over = False  # no step is launched any more
         self._queueing = threading.Lock()  # held while one is launched ahead, and queued
 
-    def run(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
-        """Begin to read `messages`, and to do the `work` of each, in order, until that or they are over."""
-        threading.Thread(target=self._do, args=(messages, work), name="steps", daemon=True).start()
+    def run(self, messages: Iterator[executor_pb2.StepPlan]) -> None:
+        """Begin to read `messages`, and to do the work of each, in order, until that or they are over."""
+        threading.Thread(target=self._do, args=(messages,), name="steps", daemon=True).start()
 
     def end(self, end: End) -> None:
         self._results.put(end)
@@ -68,39 +70,38 @@ class Session:
             yield result_to_proto(item)
         yield item
 
-    def _do(self, messages: Iterator[executor_pb2.StepPlan], work: Work) -> None:
+    def _do(self, messages: Iterator[executor_pb2.StepPlan]) -> None:
         """All of the session, once the device is left by the one before it."""
-        room = threading.Semaphore(work.num_ahead)
-        with work.turn:
-            threading.Thread(target=self._begin, args=(messages, work, room), name="plans", daemon=True).start()
-            self.end(self._complete(work, room))
+        with self._work.turn:
+            threading.Thread(target=self._begin, args=(messages,), name="plans", daemon=True).start()
+            self.end(self._complete())
             with self._queueing:  # what was launched under it can be found
                 self._is_over = True
-            room.release()  # whoever reads sees it
+            self._room.release()  # whoever reads sees it
             while not self._begun.empty():
-                self._abandon(self._begun.get(), work)
+                if not isinstance(step := self._begun.get(), Exception):
+                    self._work.abandon(step)
 
-    def _begin(self, messages: Iterator[executor_pb2.StepPlan], work: Work, room: threading.Semaphore) -> None:
+    def _begin(self, messages: Iterator[executor_pb2.StepPlan]) -> None:
         """What goes wrong here counts once the plans before it are complete."""
         try:
             for message in messages:
-                step = work.begin(_decode(message))
-                room.acquire()
+                step = self._work.begin(_decode(message))
+                self._room.acquire()
                 with self._queueing:
                     if self._is_over:
                         return
-                    work.launch_ahead(step)
-                    self._begun.put(step)
+                    self._begun.put(self._work.launch_ahead(step))
             self._begun.put(SessionEnded())
         except Exception as error:  # noqa: BLE001  # raised again by whoever completes steps
             self._begun.put(error)
 
-    def _complete(self, work: Work, room: threading.Semaphore) -> End:
+    def _complete(self) -> End:
         """Steps, until that is over; how it ended."""
         try:
             while True:
-                self._results.put(work.complete(self._next(work)))
-                room.release()
+                self._results.put(self._work.complete(self._next()))
+                self._room.release()
         except SessionEnded:
             return End(grpc.StatusCode.OK)
         except TooFarBehind as error:
@@ -115,22 +116,17 @@ class Session:
             log.exception("a fault of ours ends the session of epoch %d", self.epoch)
             return End(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
 
-    def _next(self, work: Work) -> Step:
+    def _next(self) -> Step | Launched:
         step = self._begun.get()
         if isinstance(step, Exception):
             raise step
         if self._is_over:  # it is fenced
-            self._abandon(step, work)
+            self._work.abandon(step)
             raise SessionEnded
         if self._results.qsize() >= MAX_UNSENT_RESULTS:
-            self._abandon(step, work)
+            self._work.abandon(step)
             raise TooFarBehind(f"{MAX_UNSENT_RESULTS} results wait to be read")
         return step
-
-    @staticmethod
-    def _abandon(step: Step | Exception, work: Work) -> None:
-        if isinstance(step, Step):
-            work.abandon(step)
 
 
 class TooFarBehind(Exception):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from jetway.runtime.errors import EngineFailed
@@ -14,12 +14,14 @@ from .simulated import PLAIN, SimulatedBehaviour, SimulatedEngine, StepTimeModel
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A step on its way through the stages."""
+    """A step on its way through the stages; it fails with whatever failed there."""
 
     sampled: "Future[Sampled]"
+    failure: "Future[Sampled]"
 
     def wait(self) -> Sampled:
-        return self.sampled.result()
+        ended = wait((self.sampled, self.failure), return_when=FIRST_COMPLETED).done
+        return (self.sampled if self.sampled in ended else self.failure).result()
 
 
 class SimulatedPipeline(SimulatedEngine):
@@ -39,6 +41,7 @@ class SimulatedPipeline(SimulatedEngine):
         self.max_launches = description.num_stages
         self._step_time = behaviour.step_time
         self._sleeps = sleeps or [time.sleep] * description.num_stages
+        self._failure: Future[Sampled] = Future()  # the first, after which nothing is sampled any more
         self._stages = [ThreadPoolExecutor(1, f"stage-{number}") for number in range(description.num_stages)]
 
     def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
@@ -55,23 +58,21 @@ class SimulatedPipeline(SimulatedEngine):
             raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
         sampled: Future[Sampled] = Future()
         share_s = self._step_time.duration_s(batch) / len(self._stages)
-        self._enter(0, share_s, lambda: self._sample(batch, sampled))
-        return Passing(sampled)
+        self._enter(0, share_s, lambda: sampled.set_result(self.execute(batch)))
+        return Passing(sampled, self._failure)
 
     def _enter(self, stage: int, share_s: float, end: Callable[[], None]) -> None:
         """Spend `share_s` in this stage and those after it; the last does `end`."""
         self._stages[stage].submit(self._pass, stage, share_s, end)
 
     def _pass(self, stage: int, share_s: float, end: Callable[[], None]) -> None:
-        if share_s:
-            self._sleeps[stage](share_s)
-        if stage + 1 < len(self._stages):
-            self._enter(stage + 1, share_s, end)
-        else:
-            end()
-
-    def _sample(self, batch: StepBatch, sampled: "Future[Sampled]") -> None:
         try:
-            sampled.set_result(self.execute(batch))
-        except Exception as error:  # noqa: BLE001  # raised again by whoever waits
-            sampled.set_exception(error)
+            if share_s:
+                self._sleeps[stage](share_s)
+            if stage + 1 < len(self._stages):
+                self._enter(stage + 1, share_s, end)
+            else:
+                end()
+        except Exception as error:  # noqa: BLE001  # raised again by whoever waits for a step
+            if not self._failure.done():
+                self._failure.set_exception(error)

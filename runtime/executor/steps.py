@@ -12,7 +12,7 @@ from jetway.scheduler.plan import Slot, StepPlan, StepResult, TokenLogprobs
 from .base import Engine, Int32Array, Int64Array, Launch, Sampled, SamplingState, StepBatch
 from .batch import Decodes, Rows, pack, unpack_tables
 from .counts import PlanError, SlotCounts, blocks_of
-from .leader import NO_FOLLOWERS, Followers
+from .leader import Followers, NoFollowers
 from .starts import sampling_state
 
 
@@ -26,13 +26,13 @@ class Step:
     decodes: Decodes
     skipped: list[Slot]  # rows of sequences that have ended
     num_ended: int  # sequences that had ended when it was last looked at
-    launched: "Launched | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What the engine made of it; nothing where it has no row."""
+    """A step that the engine has; it has nothing of one without rows."""
 
+    step: Step
     launch: Launch | None
     began: float  # perf_counter()
     copied_out_s: float
@@ -48,9 +48,9 @@ class Slots:
     slots, so that a batch is built without a loop over tokens.
     """
 
-    def __init__(self, engine: Engine, followers: Followers = NO_FOLLOWERS) -> None:
+    def __init__(self, engine: Engine, followers: Followers | None = None) -> None:
         self._engine = engine
-        self._followers = followers
+        self._followers = followers or NoFollowers()
         self._description = engine.describe()
         num_slots, block_size = self._description.max_num_seqs, self._description.block_size
         self._counts = SlotCounts.none_resident(num_slots)
@@ -73,9 +73,7 @@ class Slots:
 
     def run(self, plan: StepPlan) -> StepResult:
         """Do all of `plan`. Raises what that raises."""
-        step = self.begin(plan)
-        self.launch(step)
-        return self.collect(step)
+        return self.collect(self.launch(self.begin(plan)))
 
     def begin(self, plan: StepPlan) -> Step:
         """Release, admit and advance. Raises PlanError for an illegal plan, which then changed nothing."""
@@ -93,7 +91,7 @@ class Slots:
             batch = pack(rows, self._tables[rows.slots], self._description.block_size)
             return Step(plan, rows, batch, Decodes.of(rows, batch), slots[~live].tolist(), self._num_ended)
 
-    def launch(self, step: Step) -> None:
+    def launch(self, step: Step) -> Launched:
         """Copy, and give the engine its batch; so do the followers. Raises EngineFailed: the session is then over."""
         began = time.perf_counter()
         with self._books:
@@ -103,12 +101,11 @@ class Slots:
         copied_out_s = _copy(self._engine.copy_out, step.plan.copies_out)
         copied_in_s = _copy(self._engine.copy_in, step.plan.copies_in)
         launch = self._engine.launch(step.batch) if len(step.rows.slots) else None
-        step.launched = Launched(launch, began, copied_out_s, copied_in_s)
+        return Launched(step, launch, began, copied_out_s, copied_in_s)
 
-    def collect(self, step: Step) -> StepResult:
+    def collect(self, launched: Launched) -> StepResult:
         """Append what was sampled, once it is known. Raises EngineFailed: the session is then over."""
-        launched = step.launched
-        assert launched is not None
+        step = launched.step
         sampled = launched.launch.wait() if launched.launch else None
         with self._books:
             self._num_out -= 1

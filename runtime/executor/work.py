@@ -11,7 +11,7 @@ from jetway.scheduler.plan import StepPlan, StepResult
 from .base import Engine
 from .health import StepHealth
 from .leader import Followers, NoFollowers
-from .steps import Slots, Step
+from .steps import Launched, Slots, Step
 
 NUM_AHEAD = 2  # where the engine does one step at a time: one on the device, one made into arrays meanwhile
 
@@ -72,27 +72,25 @@ class Work:
         """Raises PlanError for an illegal plan."""
         return self._slots.begin(plan)
 
-    def launch_ahead(self, step: Step) -> None:
+    def launch_ahead(self, step: Step) -> Step | Launched:
         """Give it to an engine that takes it before the steps before it are complete. Raises EngineFailed."""
-        if self._launches_ahead:
-            self._launch(step)
+        return self._launch(step) if self._launches_ahead else step
 
-    def complete(self, step: Step) -> StepResult:
+    def complete(self, step: Step | Launched) -> StepResult:
         """Raises EngineFailed."""
-        if step.launched is None:
-            self._launch(step)
-        with self._device.at(step):
-            result = self._slots.collect(step)
+        launched = step if isinstance(step, Launched) else self._launch(step)
+        with self._device.at(launched.step):
+            result = self._slots.collect(launched)
         self._device.health.step_done()
         return result
 
-    def abandon(self, step: Step) -> None:
+    def abandon(self, step: Step | Launched) -> None:
         """Nobody asks for its result: return when nothing of it is on the device."""
-        if step.launched is not None:
+        if isinstance(step, Launched):
             with suppress(EngineFailed):
                 self.complete(step)
 
-    def _launch(self, step: Step) -> None:
+    def _launch(self, step: Step) -> Launched:
         self._device.health.step_launched()
         with self._device.at(step):
-            self._slots.launch(step)
+            return self._slots.launch(step)

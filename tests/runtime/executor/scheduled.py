@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jetway.runtime.executor.base import Engine
-from jetway.runtime.executor.steps import Slots, Step
+from jetway.runtime.executor.steps import Launched, Slots
 from jetway.runtime.executor.wire import result_to_proto
 from jetway.scheduler.classes import ServiceClass
 from jetway.scheduler.events import Event, SequenceFinished, TokenSampled
@@ -127,13 +127,12 @@ def untimed(result: StepResult) -> StepResult:
 
 def launched_ahead(slots: Slots, driver: Driver, max_launches: int) -> list[executor_pb2.StepResult]:
     """Each plan is launched when no more have been collected than it was made with, or than `max_launches` wants."""
-    launched: deque[Step] = deque()
+    launched: deque[Launched] = deque()
     results: list[StepResult] = []
     for plan, num_known in zip(driver.plans, driver.num_known, strict=True):
         while len(results) < num_known or len(launched) == max_launches:
             results.append(untimed(slots.collect(launched.popleft())))
-        launched.append(slots.begin(plan))
-        slots.launch(launched[-1])
+        launched.append(slots.launch(slots.begin(plan)))
     results += [untimed(slots.collect(step)) for step in launched]
     return [result_to_proto(result) for result in results]
 

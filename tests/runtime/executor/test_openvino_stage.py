@@ -185,10 +185,9 @@ def test_a_copy_waits_for_the_steps_before_it(whole: OpenVinoEngine, three_layer
     (alone,) = Meeting(1).ranks()
     slots = Slots(OpenVinoStage(GatedModel.load(three_layers_directory, RESOURCES), alone))
     steps = [slots.begin(plan) for plan in plans]
-    for step in steps:
-        slots.launch(step)
+    launched = [slots.launch(step) for step in steps]
     GatedModel.gate.set()
-    assert [slots.collect(step).tokens for step in steps] == expected
+    assert [slots.collect(step).tokens for step in launched] == expected
 
 
 @pytest.mark.parametrize("failing", range(3))
@@ -205,8 +204,7 @@ def test_a_stage_that_fails_fails_the_step_of_all(three_layers_directory: Path, 
     ]
     with ranked(meeting, stages) as group:
         slots = group.slots()
-        step = slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)]))
-        slots.launch(step)
+        step = slots.launch(slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)])))
         with pytest.raises(EngineFailed, match="the step failed in OpenVINO: no memory"):
             slots.collect(step)
 
@@ -216,8 +214,7 @@ def test_a_rank_that_dies_ends_all(three_layers_directory: Path) -> None:
     first, _ = meeting.ranks()
     with ranked(Meeting(1), [OpenVinoStage.load(three_layers_directory, RESOURCES, first)]) as group:
         slots = group.slots()
-        step = slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)]))
-        slots.launch(step)
+        step = slots.launch(slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)])))
         meeting.end()
         with pytest.raises(EngineFailed, match="the other ranks are gone"):
             slots.collect(step)

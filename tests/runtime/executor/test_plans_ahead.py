@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from jetway.runtime.errors import EngineFailed
@@ -56,8 +57,7 @@ def test_results_are_those_of_one_after_the_other(seed: int) -> None:
     slots = Slots(make_simulated(BEHAVIOUR, eos=EOS))
 
     def complete(step: Step) -> StepResult:
-        slots.launch(step)
-        return untimed(slots.collect(step))
+        return untimed(slots.collect(slots.launch(step)))
 
     begun = [slots.begin(plan) for plan in driver.plans[:2]]
     results = []
@@ -86,6 +86,16 @@ def test_a_pipeline_gives_the_results_of_one_step_after_the_other(seed: int, dep
     engine = SimulatedPipeline(replace(make_description(), num_stages=3), frozenset(EOS), BEHAVIOUR)
     results = launched_ahead(Slots(engine), driver, engine.max_launches)
     assert results == [result_to_proto(result) for result in driver.results]
+
+
+def test_what_fails_in_a_stage_fails_the_steps_that_wait() -> None:
+    """A block that the pool does not have, and no step after it gives anything."""
+    engine = SimulatedPipeline(replace(make_description(), num_stages=2))
+    slots = Slots(engine)
+    engine.copy_out(np.array([10_000]), np.array([0]))
+    launched = slots.launch(slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)])))
+    with pytest.raises(IndexError):
+        slots.collect(launched)
 
 
 def test_a_pipeline_refuses_a_token_that_it_has_not_sampled() -> None:

@@ -68,8 +68,7 @@ def test_a_session_ends_where_the_next_begins() -> None:
         tokens = []
         for _ in range(3):
             slots = group.slots()
-            first = slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)]))
-            slots.launch(first)
+            first = slots.launch(slots.begin(make_plan(1, starts=[make_start(0, [1, 2, 3], [4])], rows=[(0, 3)])))
             tokens.append(list(slots.collect(first).tokens))
     assert tokens[1:] == tokens[:-1]
     assert group.failures == []

@@ -51,8 +51,9 @@ def test_a_step_is_launched_before_its_predecessors_are_done() -> None:
     plans = [first_plan(), make_plan(2, rows=[(0, 1)]), make_plan(3, rows=[(0, 1)])]
     slots = Slots(make_simulated())
     expected = [slots.run(plan).tokens for plan in plans]
-    engine, session = GatedDevice(), Session(1)
-    session.run(map(plan_to_proto, plans), work_of(engine))
+    engine = GatedDevice()
+    session = Session(1, work_of(engine))
+    session.run(map(plan_to_proto, plans))
     for _ in plans:
         engine.launches.get()
     engine.gate.set()
@@ -69,8 +70,8 @@ def test_a_fenced_session_launches_nothing_more_however_much_room_there_is() -> 
         fenced.wait()
         yield plan_to_proto(make_plan(2, rows=[(0, 1)]))
 
-    session = Session(1)
-    session.run(messages(), work_of(engine))
+    session = Session(1, work_of(engine))
+    session.run(messages())
     engine.launches.get()
     session.fence(FENCED)
     fenced.set()
