@@ -5,6 +5,7 @@ on the CPU; work refers to it by address, so memory that is freed too early is s
 """
 
 import ctypes
+import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -68,6 +69,12 @@ class StandInEvent:
             assert event.stream.num_done >= event.place, "the time of an event that has not come"
         return 0.0
 
+    def synchronize(self) -> None:
+        with self.stream.device.turn:
+            self.stream.device.note(self.stream, "synchronize", self.place)
+            self.stream.run(self.place)
+            self.stream.device.host.learn(self.known)
+
 
 class StandInStream:
     def __init__(self, device: "StandInDevice", handle: int) -> None:
@@ -83,9 +90,10 @@ class StandInStream:
 
     def ask(self, what: str, work: Callable[[], None], *, reads: list[Unit], writes: list[Unit]) -> None:
         """Keep work, to be done after all that was asked before, and after all that the host knows to be done."""
-        self.thread.learn(self.device.host.known)
-        self.device.races.access(self.thread, what, reads, writes)
-        self._kept.append(work)
+        with self.device.turn:
+            self.thread.learn(self.device.host.known)
+            self.device.races.access(self.thread, what, reads, writes)
+            self._kept.append(work)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         assert target.shape == source.shape and target.dtype == source.dtype
@@ -103,27 +111,31 @@ class StandInStream:
         device.written_by_streams.update(writes)
 
     def record(self) -> StandInEvent:
-        self.device.note(self, "record", self.num_asked)
-        self.thread.learn(self.device.host.known)
-        return StandInEvent(self, self.num_asked)
+        with self.device.turn:
+            self.device.note(self, "record", self.num_asked)
+            self.thread.learn(self.device.host.known)
+            return StandInEvent(self, self.num_asked)
 
     def wait(self, event: Event) -> None:
         assert isinstance(event, StandInEvent)
-        self.device.note(self, "wait", event.stream.thread.name, event.place)
-        self.thread.learn(event.known)
-        self._kept.append(lambda: event.stream.run(event.place))
+        with self.device.turn:
+            self.device.note(self, "wait", event.stream.thread.name, event.place)
+            self.thread.learn(event.known)
+            self._kept.append(lambda: event.stream.run(event.place))
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """Torch's work on the CPU is done at once, so what comes before it in this stream is done now."""
-        self.device.note(self, "torch")
-        self.run(self.num_asked)
-        yield
+        with self.device.turn:
+            self.device.note(self, "torch")
+            self.run(self.num_asked)
+            yield
 
     def synchronize(self) -> None:
-        self.device.note(self, "synchronize")
-        self.run(self.num_asked)
-        self.device.host.learn(self.thread.known)
+        with self.device.turn:
+            self.device.note(self, "synchronize")
+            self.run(self.num_asked)
+            self.device.host.learn(self.thread.known)
 
     def run(self, place: int) -> None:
         """Do all work before that place."""
@@ -139,6 +151,7 @@ class StandInDevice:
 
     def __init__(self, unit_bytes: int, free_bytes: int = 1 << 20) -> None:
         self.free_bytes = free_bytes
+        self.turn = threading.RLock()  # the host's threads come one at a time, and are one to the race detector
         self.host = Thread("the host")
         self.races = Races()
         self.calls: deque[Call] = deque(maxlen=LAST_CALLS)

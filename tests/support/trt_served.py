@@ -4,13 +4,11 @@ from pathlib import Path
 
 from jetway.builder.manifest import read
 from jetway.runtime.config import ExecutorConfig
-from jetway.runtime.executor.base import Sampled, StepBatch, SynchronousEngine
 from jetway.runtime.executor.tensorrt.device import Device
 from jetway.runtime.executor.tensorrt.engine import TensorRtEngine
 from jetway.runtime.executor.tensorrt.load import assemble
 from tests.support.cuda_stand_in import StandInDevice
 from tests.support.tensorrt_stand_in import PLAN
-from tests.support.trt_engine import unseen
 from tests.support.trt_interpreter import Sizes
 from tests.support.trt_llama import Llama
 from tests.support.trt_manifest import make_document, write_document
@@ -57,21 +55,3 @@ def settings_of(model: Llama, sizes: Sizes, num_host_blocks: int) -> ExecutorCon
 
 def load_stand_in(directory: Path, settings: ExecutorConfig, device: Device) -> TensorRtEngine:
     return assemble(read(directory), directory, settings, device)
-
-
-class SeeingLittle(SynchronousEngine):
-    """The engine, fed in every second step from the device with what was sampled, as if the host had not seen it."""
-
-    def __init__(self, engine: TensorRtEngine) -> None:
-        self._engine = engine
-        self.eos_token_ids = engine.eos_token_ids
-        self.describe, self.copy_out, self.copy_in = engine.describe, engine.copy_out, engine.copy_in
-        self.num_steps = 0
-        self.num_holes = 0
-
-    def execute(self, batch: StepBatch) -> Sampled:
-        self.num_steps += 1
-        if self.num_steps % 2:
-            batch = unseen(batch)
-        self.num_holes += len(batch.pending_rows)
-        return self._engine.execute(batch)

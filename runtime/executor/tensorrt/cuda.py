@@ -22,6 +22,9 @@ class CudaEvent:
         assert isinstance(later, CudaEvent)
         return float(self.event.elapsed_time(later.event)) / 1000.0
 
+    def synchronize(self) -> None:
+        self.event.synchronize()
+
 
 class CudaStream:
     """A Stream."""

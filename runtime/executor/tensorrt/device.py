@@ -4,8 +4,11 @@ What is asked of a stream is done later, in the order it was asked for; streams 
 events. Memory that work refers to must live, and stay as it is meant, until that work is done.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, Self
+
+from jetway.runtime.errors import EngineFailed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +19,10 @@ class Event(Protocol):
 
     def seconds_until(self, later: Self) -> float:
         """Time between two places, once the work before both is done."""
+        ...
+
+    def synchronize(self) -> None:
+        """Return once the work before it is done. Raises RuntimeError where some of that failed."""
         ...
 
 
@@ -44,7 +51,7 @@ class Stream(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Return once all of its work is done. Raises EngineFailed where some of it failed."""
+        """Return once all of its work is done. Raises RuntimeError where some of it failed."""
         ...
 
 
@@ -68,3 +75,12 @@ class Device(Protocol):
         ...
 
     def stream(self) -> Stream: ...
+
+
+@contextmanager
+def device_errors(what: str) -> Iterator[None]:
+    """Translate torch's errors to EngineFailed; CUDA's own reach us as these."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise EngineFailed(f"{what} failed on the GPU: {error}") from error

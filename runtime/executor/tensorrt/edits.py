@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from jetway.runtime.executor.base import Int64Array, SamplingState
 
+from .transfer import to_device
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -77,11 +79,9 @@ def _early_stops(states: Sequence[SamplingState]) -> Iterator[Edit]:
 
 
 def _on_device(edits: Sequence[Edit], logits: "Tensor") -> Edits:
-    import torch
-
     columns = (
         np.concatenate([np.full_like(tokens, row) for row, tokens, _ in edits]),
         np.concatenate([edit.tokens for edit in edits]),
         np.concatenate([edit.amounts for edit in edits]),
     )
-    return Edits(*(torch.from_numpy(column).to(logits.device) for column in columns))
+    return Edits(*(to_device(column, logits.device) for column in columns))

@@ -12,7 +12,7 @@ from jetway.runtime.executor.trt_tensors import input_names
 
 from .contexts import EngineContexts
 from .device import Device
-from .engine import TensorRtEngine
+from .engine import MAX_LAUNCHES, TensorRtEngine
 from .plugins import package_version, register_plugins
 from .pools import SlabPools
 from .runner import StepRunner
@@ -33,9 +33,10 @@ def assemble(manifest: Manifest, directory: Path, settings: ExecutorConfig, devi
     layout = KvLayout.of(manifest, manifest.tensorrt)
     contexts = EngineContexts(directory / engine_file(RANK), device)
     input_names(contexts.ports, layout.dims)  # refuses here what memory could not be sized by
-    runner = StepRunner(contexts, manifest, layout, device)
+    runner = StepRunner(contexts, manifest, layout, device, MAX_LAUNCHES)
     num_device_blocks = num_blocks(manifest, layout, settings, device.free_bytes)
-    pools = SlabPools(device, layout, num_device_blocks, host_blocks(manifest, settings.host_cache_memory))
+    num_host_blocks = host_blocks(manifest, settings.host_cache_memory)
+    pools = SlabPools(device, layout, num_device_blocks, num_host_blocks, MAX_LAUNCHES)
     return TensorRtEngine(manifest, layout, runner, pools)
 
 

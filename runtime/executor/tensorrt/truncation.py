@@ -4,8 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jetway.runtime.executor.sampling import FIRST_NUCLEUS, NOISE_SPREAD
 from jetway.scheduler.request import SamplingParams
+
+from .transfer import to_device
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -13,9 +17,7 @@ if TYPE_CHECKING:
 
 def truncated(scaled: "Tensor", params: Sequence[SamplingParams]) -> "Tensor":
     """The mask [R, vocab] of the tokens that may be drawn; `scaled` are logits over temperature, the best of a row 0."""
-    import torch
-
-    kept = scaled >= torch.tensor(-NOISE_SPREAD, device=scaled.device)
+    kept = scaled >= _column([-NOISE_SPREAD], scaled)
     kept = _within_top_k(scaled, kept, [each.top_k for each in params])
     kept = _within_top_p(scaled, kept, [each.top_p for each in params])
     if any(each.min_p for each in params):
@@ -38,12 +40,10 @@ def _within_top_k(scaled: "Tensor", kept: "Tensor", top_k: Sequence[int]) -> "Te
 
 def _within_top_p(scaled: "Tensor", kept: "Tensor", top_p: Sequence[float]) -> "Tensor":
     """Of `kept`, each row's smallest set of best tokens whose probability reaches p; among ties the first."""
-    import torch
-
     bounded = [row for row, p in enumerate(top_p) if p < 1.0]
     if not bounded:
         return kept
-    rows = torch.tensor(bounded, device=scaled.device)
+    rows = to_device(np.array(bounded), scaled.device)
     candidates = scaled[rows].where(kept[rows], -math.inf)
     wanted = _column([top_p[row] for row in bounded], scaled) * candidates.exp().sum(1, keepdim=True)
     ranked, sums = _ranked_until(candidates, wanted)
@@ -69,6 +69,4 @@ def _ranked_until(candidates: "Tensor", wanted: "Tensor") -> "tuple[Tensor, Tens
 
 def _column(values: Sequence[float], like: "Tensor") -> "Tensor":
     """[R, 1], float32, where `like` is."""
-    import torch
-
-    return torch.tensor(values, dtype=torch.float32, device=like.device)[:, None]
+    return to_device(np.array(values, np.float32), like.device)[:, None]

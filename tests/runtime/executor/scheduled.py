@@ -35,7 +35,11 @@ class Room:
 
 
 class Driver:
-    """Steps the scheduler and the engine, and keeps plans, results and events. No time passes."""
+    """Steps the scheduler and the engine, and keeps plans, results and events. No time passes.
+
+    As many steps are launched ahead as plans may go ahead of results, and the engine takes; but before every second one
+    all are collected, as if the device had been quick.
+    """
 
     def __init__(self, engine: Engine, room: Room) -> None:
         description = replace(
@@ -51,6 +55,8 @@ class Driver:
         )
         self._scheduler = Scheduler(limits, CLASSES, description)
         self._slots = Slots(engine)
+        self._max_launches = engine.max_launches
+        self._launched = deque[Launched]()  # and not collected
         self._depth = room.depth
         self._num_committed = 0
         self._events: list[Event] = []
@@ -77,22 +83,38 @@ class Driver:
         self._scheduler.abort(id)
 
     def step(self) -> bool:
-        """Plan and execute, then commit the oldest result unless it may wait; whether there was anything to do."""
+        """Plan and launch, then commit the oldest result unless it may wait; whether there was anything to do."""
         plan = self._scheduler.plan(0.0)
         if plan is not None:
-            self.plans.append(plan)
-            self.num_known.append(self._num_committed)
-            self.results.append(untimed(self._slots.run(plan)))
-        waiting = self.results[self._num_committed :]
-        if not waiting:
+            self._launch(plan)
+        num_waiting = len(self.plans) - self._num_committed
+        if not num_waiting:
             return False
-        if plan is None or len(waiting) > self._depth:
-            self._scheduler.commit(waiting[0], 0.0)
+        if plan is None or num_waiting > self._depth:
+            if self._num_committed == len(self.results):
+                self._collect()
+            self._scheduler.commit(self.results[self._num_committed], 0.0)
             self._num_committed += 1
         self._scheduler.check()
         self.new_events = self._scheduler.events()
         self._events += self.new_events
         return True
+
+    def _launch(self, plan: StepPlan) -> None:
+        most = self._max_launches - 1 if len(self.plans) % 2 else 0
+        while len(self._launched) > most:
+            self._collect()
+        self.plans.append(plan)
+        self.num_known.append(self._num_committed)
+        self._launched.append(self._slots.launch(self._slots.begin(plan)))
+
+    def _collect(self) -> None:
+        self.results.append(untimed(self._slots.collect(self._launched.popleft())))
+
+    def leave(self) -> None:
+        """End the session, as it stands: nobody asks for what is still launched."""
+        while self._launched:
+            self._collect()
 
     def run(self) -> None:
         while self.step():
@@ -116,13 +138,13 @@ class Driver:
         return [event.num_cached_tokens for event in finished if event.sequence_id.request_id == id]
 
 
+def untimed(result: StepResult) -> StepResult:
+    return replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
+
+
 def mixes(plan: StepPlan) -> bool:
     """Whether the plan prefills and decodes."""
     return {count > 1 for count in plan.row_tokens} == {True, False}
-
-
-def untimed(result: StepResult) -> StepResult:
-    return replace(result, elapsed_s=0.0, copied_out_s=0.0, copied_in_s=0.0)
 
 
 def launched_ahead(slots: Slots, driver: Driver, max_launches: int) -> list[executor_pb2.StepResult]:

@@ -1,6 +1,6 @@
 """Every way to get the order, or the life of memory, wrong is caught within a few hundred random plans, and named."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -8,24 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from jetway.runtime.executor.base import StepBatch
+from jetway.runtime.executor.base import Launch, Sampled, SamplingState, StepBatch
 from jetway.runtime.executor.tensorrt.contexts import EngineContexts
-from jetway.runtime.executor.tensorrt.device import Stream
+from jetway.runtime.executor.tensorrt.device import Device, Stream
 from jetway.runtime.executor.tensorrt.engine import TensorRtEngine
 from jetway.runtime.executor.tensorrt.inputs import InputBuffers
-from jetway.runtime.executor.tensorrt.pools import SlabPools
+from jetway.runtime.executor.tensorrt.launch import StepLaunch
+from jetway.runtime.executor.tensorrt.pools import StepBlocks
+from jetway.runtime.executor.tensorrt.runner import StepRunner
+from jetway.runtime.executor.tensorrt.sampling import Choice
+from jetway.runtime.executor.trt_bindings import BoundStep
 from jetway.runtime.executor.trt_tensors import Tensor
 from tests.runtime.executor.random_mix import RandomMix
 from tests.support.cuda_stand_in import StandInDevice, StandInEvent, StandInStream
 from tests.support.trt_references import Reference
-from tests.support.trt_served import SeeingLittle
 
 pytestmark = pytest.mark.timeout(120)  # the first test asks Hugging Face
 
 NUM_STEPS = 400
 
-send, before, run = InputBuffers.send, SlabPools.before, EngineContexts.run
-copy, record, stream_of = StandInStream.copy, StandInStream.record, StandInDevice.stream_of
+make_buffers, send, run = InputBuffers.__init__, InputBuffers.send, EngineContexts.run
+blocks_of, sample, launch = StepBlocks.of, StepRunner.sample, TensorRtEngine.launch
+copy, record, wait, stream_of = StandInStream.copy, StandInStream.record, StandInStream.wait, StandInDevice.stream_of
 
 
 class Fleeting(dict[str, Tensor]):
@@ -33,6 +37,15 @@ class Fleeting(dict[str, Tensor]):
 
     def items(self) -> Any:
         return ((name, array.copy()) for name, array in super().items())
+
+
+class Late(NamedTuple):
+    """A choice that is made once it is asked for."""
+
+    make: Callable[[], Choice]
+
+    def report(self) -> Sampled:
+        return self.make().report()
 
 
 class Fault(NamedTuple):
@@ -68,20 +81,21 @@ def events_are_recorded_before_the_copies(self: StandInStream) -> StandInEvent:
     return event
 
 
-@in_place_of(SlabPools, "before", "a step on stream 1 writes .* which may still be read by the copy of device")
-def a_row_is_taken_to_write_its_first_block_only(self: SlabPools, batch: StepBatch, compute: Stream) -> None:
-    before(self, replace(batch, position_ids=np.zeros_like(batch.position_ids)), compute)
+@in_place_of(StepBlocks, "of", "which may still be (written|read) by (the copy of device|a step on stream 1)")
+def a_row_is_taken_to_write_its_first_block_only(batch: StepBatch, tokens_per_block: int) -> StepBlocks:
+    return blocks_of(replace(batch, position_ids=np.zeros_like(batch.position_ids)), tokens_per_block)
 
 
-@in_place_of(SlabPools, "before", "a step on stream 1 .* which may still be (written|read) by the copy of")
-def a_row_is_taken_to_touch_its_last_block_only(self: SlabPools, batch: StepBatch, compute: Stream) -> None:
+@in_place_of(StepBlocks, "of", "which may still be (written|read) by (the copy of|a step on stream 1)")
+def a_row_is_taken_to_touch_its_last_block_only(batch: StepBatch, tokens_per_block: int) -> StepBlocks:
     lasts = batch.block_indices[batch.block_indices_begins[1:] - 1]
-    before(self, replace(batch, block_indices=np.repeat(lasts, np.diff(batch.block_indices_begins))), compute)
+    touched = replace(batch, block_indices=np.repeat(lasts, np.diff(batch.block_indices_begins)))
+    return blocks_of(touched, tokens_per_block)
 
 
 @in_place_of(StandInStream, "copy", "a step on stream 1 .* which may still be written by the copy of host")
 def copies_in_are_made_by_a_third_stream(self: StandInStream, target: torch.Tensor, source: torch.Tensor) -> None:
-    into_pool = self.handle == 2 and str(self.device.place_of(source.data_ptr())).startswith("host")
+    into_pool = self.handle == 3 and str(self.device.place_of(source.data_ptr())).startswith("host")
     copy(self.device.stream() if into_pool else self, target, source)
 
 
@@ -90,17 +104,55 @@ def the_memory_that_inputs_are_sent_from_is_freed(
     self: StandInStream, target: torch.Tensor, source: torch.Tensor
 ) -> None:
     passing = self.device.pinned_zeros(source.nbytes).view(source.shape).copy_(source)
-    copy(self, target, passing if self.handle == 1 else source)
+    copy(self, target, passing if self.handle == 2 else source)
 
 
-@in_place_of(StandInDevice, "stream_of", "a step on stream 2 reads .* which may still be written by the copy of")
+@in_place_of(StandInDevice, "stream_of", "a step on stream 3 reads .* which may still be written by the copy of")
 def a_step_runs_on_the_stream_of_the_copies(self: StandInDevice, handle: int) -> StandInStream:
-    return stream_of(self, 2)
+    return stream_of(self, 3)
 
 
-@in_place_of(StandInStream, "synchronize", "the host's writing of host memory 1.* may still be read by the copy")
-def a_step_returns_before_it_is_done(self: StandInStream) -> None:
-    self.run(self.num_asked)  # the host does not know
+@in_place_of(StandInEvent, "synchronize", "the host's writing of host memory 1.* may still be read by the copy")
+def a_step_returns_before_it_is_done(self: StandInEvent) -> None:
+    self.stream.run(self.place)  # the host does not know
+
+
+@in_place_of(
+    StandInStream, "wait", "a step on stream 1 reads .* which may still be written by the copy of host memory 1"
+)
+def a_step_does_not_wait_for_its_inputs(self: StandInStream, event: StandInEvent) -> None:
+    if event.stream.handle != 2:
+        wait(self, event)
+
+
+@in_place_of(InputBuffers, "__init__", "the host's writing of host memory 1.* may still be read by the copy")
+def inputs_have_one_room_for_all_steps(
+    self: InputBuffers, device: Device, dims: Mapping[str, int], num_steps: int
+) -> None:
+    make_buffers(self, device, dims, 1)
+
+
+@in_place_of(StepRunner, "sample", "token .* of ")
+def a_step_is_sampled_only_when_it_is_waited_for(
+    self: StepRunner, step: BoundStep, states: Sequence[SamplingState]
+) -> object:
+    return Late(lambda: sample(self, step, states))
+
+
+@in_place_of(StepRunner, "sample", "token .* of ")
+def logits_are_read_only_when_they_are_waited_for(
+    self: StepRunner, step: BoundStep, states: Sequence[SamplingState]
+) -> object:
+    sample(self, step, states)  # feeds the next step
+    return Late(lambda: sample(self, step, states))
+
+
+@in_place_of(TensorRtEngine, "launch", "token .* of ")
+def tokens_are_sampled_before_those_before_them_are_known(self: TensorRtEngine, batch: StepBatch) -> Launch:
+    launched = launch(self, batch)
+    assert isinstance(launched, StepLaunch)
+    launched.sample()
+    return launched
 
 
 @in_place_of(InputBuffers, "send", "the host's writing of host memory 1.* may still be read by the copy")
@@ -119,9 +171,10 @@ def host_inputs_are_freed_before_the_step_is_enqueued(
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_is_caught(
-    name: str, engine: TensorRtEngine, tiny_references: list[Reference], monkeypatch: pytest.MonkeyPatch
+    name: str, request: pytest.FixtureRequest, tiny_references: list[Reference], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = FAULTS[name]
     monkeypatch.setattr(fault.owner, fault.name, fault.wrong)
+    engine: TensorRtEngine = request.getfixturevalue("engine")
     with pytest.raises(AssertionError, match=fault.message):
-        RandomMix(SeeingLittle(engine), tiny_references, seed=4).run(NUM_STEPS)
+        RandomMix(engine, tiny_references, seed=4).run(NUM_STEPS)
