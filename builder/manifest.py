@@ -17,6 +17,7 @@ from .fields import ManifestError as ManifestError  # noqa: PLC0414  mypy takes 
 from .tensorrt.engine_config import TensorRtBuild as TensorRtBuild  # noqa: PLC0414
 from .tensorrt.engine_config import engine_file as engine_file  # noqa: PLC0414
 from .tensorrt.engine_config import read_build
+from .tensorrt.engine_config import stage_layers as stage_layers  # noqa: PLC0414
 
 FORMAT = 1
 CONFIG_FILE = "config.json"

@@ -34,10 +34,11 @@ def check(config: ServeConfig) -> int:
         load_tls(config.gateway)
     except (LimitError, ClassError) as error:
         raise ConfigError(str(error)) from error
-    _check_memory(engine, config.executor.backend)
+    ranks = num_ranks(manifest, config.executor)
+    _check_memory(engine, config.executor.backend, ranks)
     if config.executor.python:
         _check_python(config.executor.python)
-    return num_ranks(manifest, config.executor)
+    return ranks
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -48,16 +49,18 @@ def read_manifest(directory: Path) -> Manifest:
         raise ConfigError(str(error)) from error
 
 
-def _check_memory(engine: EngineDescription, backend: str) -> None:
-    """Of main memory; a pool on a GPU is for the executor to find room for."""
+def _check_memory(engine: EngineDescription, backend: str, ranks: int) -> None:
+    """Of main memory; a pool on a GPU is for the executor to find room for, and each GPU has a host pool of its own."""
     simulated = backend == "simulated"
     on_gpu = engine.kind == "tensorrt" and not simulated
     num_device_blocks = 0 if on_gpu else engine.num_device_blocks
     block_bytes = _SIMULATED_TOKEN_BYTES * engine.block_size if simulated else engine.block_bytes
-    needed = block_bytes * (num_device_blocks + engine.num_host_blocks)
+    needed = block_bytes * (num_device_blocks + engine.num_host_blocks) * (ranks if on_gpu else 1)
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > there:
         blocks = f"{num_device_blocks} device and {engine.num_host_blocks} host blocks"
+        if on_gpu and ranks > 1:
+            blocks += f" in each of {ranks} ranks"
         raise ConfigError(
             f"{blocks} need {needed / 2**30:.1f} GiB of memory, but this machine has {there / 2**30:.1f}; "
             "lower kv_cache_memory, num_device_blocks or host_cache_memory"

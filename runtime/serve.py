@@ -57,7 +57,7 @@ def load_engine(config: ServeConfig, ranks: "MpiRanks | None" = None) -> "Engine
         from .executor.tensorrt.cuda import CudaDevice
         from .executor.tensorrt.load import load
 
-        return load(config.engine, settings, CudaDevice())
+        return load(config.engine, settings, CudaDevice(0 if ranks is None else ranks.rank), ranks)
     from .executor.openvino import OpenVinoEngine
     from .executor.openvino_model import Resources
 

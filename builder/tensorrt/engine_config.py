@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from jetway.builder.errors import ConversionError
@@ -31,10 +32,21 @@ class TensorRtBuild:
     pp_size: int
     logits_dtype: str
 
+    @property
+    def num_ranks(self) -> int:
+        return self.tp_size * self.pp_size
+
 
 def engine_file(rank: int) -> str:
     """The name of a rank's engine."""
     return f"rank{rank}.engine"
+
+
+def stage_layers(num_layers: int, pp_size: int) -> tuple[range, ...]:
+    """The model's layers by stage. Stages differ by one layer at most, and the first ones have it."""
+    each, more = divmod(num_layers, pp_size)
+    starts = [stage * each + min(stage, more) for stage in range(pp_size + 1)]
+    return tuple(range(first, end) for first, end in pairwise(starts))
 
 
 def read_build(fields: Fields) -> TensorRtBuild:
@@ -49,7 +61,7 @@ def read_build(fields: Fields) -> TensorRtBuild:
         logits_dtype=fields.text("pretrained_config.logits_dtype"),
     )
     files = fields.table("jetway.files", int)
-    for rank in range(build.tp_size * build.pp_size):
+    for rank in range(build.num_ranks):
         if engine_file(rank) not in files:
             sizes = f"tp_size {build.tp_size} and pp_size {build.pp_size} mean a {engine_file(rank)}"
             raise fields.error("jetway.files", sorted(files), sizes)

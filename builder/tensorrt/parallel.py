@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from jetway.builder.errors import OptionError
 from jetway.builder.model_config import ModelConfig
 
+from .engine_config import stage_layers
 from .options import TensorRtOptions
 
 
@@ -33,19 +34,17 @@ class Rank:
 
 
 def ranks(options: TensorRtOptions, num_layers: int) -> tuple[Rank, ...]:
-    """All ranks, in order. Stages differ by one layer at most, and the first ones have it."""
-    each, more = divmod(num_layers, options.pp_size)
-    starts = [stage * each + min(stage, more) for stage in range(options.pp_size + 1)]
+    """All ranks, in order."""
     return tuple(
         Rank(
             index=stage * options.tp_size + tp_rank,
             tp_rank=tp_rank,
             tp_size=options.tp_size,
-            layers=range(starts[stage], starts[stage + 1]),
+            layers=layers,
             is_first_stage=stage == 0,
             is_last_stage=stage == options.pp_size - 1,
         )
-        for stage in range(options.pp_size)
+        for stage, layers in enumerate(stage_layers(num_layers, options.pp_size))
         for tp_rank in range(options.tp_size)
     )
 

@@ -25,6 +25,7 @@ OFF = {
     "build_config.use_mrope": "steps have no positions in three dimensions",
     f"{PLUGINS}.lora_plugin": "steps have no LoRA weights",
     f"{PLUGINS}.streamingllm": "a cache with sink tokens excludes paged context",
+    "pretrained_config.mapping.pp_partition": "stages have as many layers each, or one more",
     "jetway.sliding_windows": "a TensorRT engine's layers see all tokens",
 }
 
@@ -60,6 +61,9 @@ def _check_split(fields: Fields) -> None:
     if (world_size := fields.integer(f"{mapping}.world_size")) != tp_size * pp_size:
         why = f"tp_size {tp_size} and pp_size {pp_size} mean {tp_size * pp_size}"
         raise fields.error(f"{mapping}.world_size", world_size, why)
+    layers = "pretrained_config.num_hidden_layers"
+    if pp_size > (number := fields.integer(layers)):
+        raise fields.error(f"{mapping}.pp_size", pp_size, f"{layers} is {number}")
     heads, kv_heads = "pretrained_config.num_attention_heads", "pretrained_config.num_key_value_heads"
     if (number := fields.integer(heads)) % tp_size:
         raise fields.error(heads, number, f"tp_size {tp_size} does not divide it")

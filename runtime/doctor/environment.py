@@ -5,12 +5,13 @@ import platform
 from collections.abc import Iterator
 from importlib import metadata
 
+from jetway.runtime.config import ExecutorConfig
 from jetway.runtime.errors import ConfigError
 
 from .findings import NotHere
 
 PACKAGES = (
-    "jetway-llm", "numpy", "grpcio", "protobuf", "openvino", "torch", "transformers", "tensorrt", "tensorrt_llm",
+    "jetway-llm", "numpy", "grpcio", "protobuf", "openvino", "torch", "transformers", "tensorrt", "tensorrt_llm", "mpi4py",
 )  # fmt: skip
 
 
@@ -39,7 +40,33 @@ def gpu() -> Iterator[str]:
         device = CudaDevice()
     except ConfigError as error:
         raise NotHere(error.message) from error
-    yield f"{device.name}, compute capability {device.compute_capability}, {device.free_bytes / 2**30:.1f} GiB free"
+    free = f"{device.free_bytes / 2**30:.1f} GiB free"
+    yield f"{device.name}, compute capability {device.compute_capability}, {free}; {device.num_devices} in all"
+
+
+def mpi() -> Iterator[str]:
+    """What starts the ranks of an engine of several, without starting any. Raises NotHere where some of it is missing."""
+    from jetway.runtime.mpirun import find_mpirun
+
+    if _version("mpi4py") == "(none)":
+        raise NotHere("mpi4py is not installed; an engine of several ranks needs jetway-llm[mpi] and an MPI library")
+    try:
+        command = find_mpirun(ExecutorConfig())
+    except ConfigError as error:
+        raise NotHere(error.message) from error
+    yield f"mpi4py {_version('mpi4py')}, and {' '.join(command)} starts ranks"
+
+
+def room_for(num_ranks: int) -> Iterator[str]:
+    """Whether this machine could run an engine of so many ranks, one GPU each. Raises ConfigError, or NotHere."""
+    from jetway.runtime.executor.tensorrt.cuda import CudaDevice
+
+    yield from mpi()
+    yield from gpu()
+    if (num_devices := CudaDevice().num_devices) < num_ranks:
+        raise ConfigError(
+            f"the engine has {num_ranks} ranks, each on a GPU of its own, and this machine has {num_devices}"
+        )
 
 
 def plugins() -> Iterator[str]:

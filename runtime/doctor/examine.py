@@ -6,10 +6,11 @@ from pathlib import Path
 
 from jetway.runtime.config import ExecutorConfig, ServeConfig
 from jetway.runtime.executor.base import Engine
+from jetway.runtime.preflight import read_manifest
 from jetway.runtime.serve import load_engine
 
 from . import engine as on_engine
-from .environment import gpu, machine, plugins, versions
+from .environment import gpu, machine, mpi, plugins, room_for, versions
 from .findings import Finding, Outcome, attempt, failed
 from .sampler import compare_samplers
 
@@ -20,6 +21,7 @@ CHECKS: dict[str, Callable[[], Iterable[str]]] = {
     "machine": machine,
     "GPU": gpu,
     "TensorRT-LLM": plugins,
+    "MPI": mpi,
     "sampler": compare_samplers,
 }
 ENGINE_CHECKS: dict[str, Callable[[Engine], Iterable[str]]] = {
@@ -39,9 +41,19 @@ def examine(directory: Path | None) -> Iterator[Finding]:
         yield Finding("engine", Outcome.SKIPPED, ("none was given: `jetway doctor ENGINE` runs one",))
         return
     try:
-        engine = load_engine(ServeConfig(engine=directory, executor=SETTINGS))
+        build = read_manifest(directory).tensorrt
+        is_of_one_rank = build is None or build.num_ranks == 1
+        engine = load_engine(ServeConfig(engine=directory, executor=SETTINGS)) if is_of_one_rank else None
     except Exception as error:  # noqa: BLE001  whatever library it comes from
         yield failed("engine", error)
+        return
+    if engine is None:
+        assert build is not None
+        yield attempt("GPUs for all ranks", partial(room_for, build.num_ranks))
+        ranks = f"it has {build.num_ranks} ranks (tp_size {build.tp_size}, pp_size {build.pp_size})"
+        yield Finding(
+            "engine", Outcome.SKIPPED, (f"{ranks}, and the doctor is one process; `jetway serve` starts all",)
+        )
         return
     for what, check_of in ENGINE_CHECKS.items():
         yield attempt(what, partial(check_of, engine))

@@ -1,10 +1,13 @@
 """Objects from rank to rank. The ranks of an engine are processes of one program and trust each other: they are pickled."""
 
 import pickle
+from typing import TypeVar
 
 from jetway.runtime.errors import EngineFailed
 
 from .ranks import Channel, Ranks
+
+Message = TypeVar("Message")
 
 
 def send(message: object, ranks: Ranks, to: int, channel: Channel) -> None:
@@ -18,3 +21,16 @@ def receive(ranks: Ranks, source: int, channel: Channel) -> object:
     if isinstance(message, EngineFailed):
         raise message
     return message
+
+
+def gathered(ranks: Ranks, message: Message) -> list[Message]:
+    """The messages of all ranks, by rank: each gives one, while it loads. Raises EngineFailed as the above do."""
+    others = [rank for rank in range(ranks.size) if rank != ranks.rank]
+    for rank in others:
+        send(message, ranks, rank, Channel.LOADING)
+    messages = [message] * ranks.size
+    for rank in others:
+        received = receive(ranks, rank, Channel.LOADING)
+        assert isinstance(received, type(message))
+        messages[rank] = received
+    return messages

@@ -10,6 +10,7 @@ class Channel(IntEnum):
     PLANS = 1  # from rank 0 to all others
     HIDDEN_STATES = 2  # from stage to stage
     SAMPLED = 3  # from the last stage to the others
+    LOADING = 4  # from every rank to every other, before the first plan
 
 
 class Ranks(Protocol):

@@ -13,11 +13,20 @@ import numpy as np
 from .base import Int32Array, Int64Array, StepBatch
 from .counts import BoolArray
 from .trt_kv import KvLayout
-from .trt_tensors import NUM_PERF_KNOBS, EnginePort, Tensor, input_names, on_host
+from .trt_rank import RankPart
+from .trt_tensors import ALL_REDUCE_WORKSPACE, NUM_PERF_KNOBS, EnginePort, Tensor, input_names, on_host
 
 CONTEXT, GENERATION = 0, 1
 MULTI_BLOCK_MODE = 0  # the perf knob's place; any value but 1 turns it off
 POOL = 0  # a model whose layers have the same number of KV heads has one
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceWorkspace:
+    """Where the ranks of a stage add their shares."""
+
+    addresses: Int64Array  # [7 * tp + 3] what the engine is given
+    buffers: object = None  # what must live as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +34,7 @@ class DeviceMemory:
     """What a step's tensors refer to, by address. Fixed once the engine is loaded."""
 
     kv_pool: int  # address of the pool
-    all_reduce_workspace: Int64Array | None = None  # [7 * tp + 3], with tensor parallelism only
+    all_reduce_workspace: AllReduceWorkspace | None = None  # with tensor parallelism only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,7 @@ class BoundStep:
 
     device: dict[str, Tensor]  # by the engine's names
     host: dict[str, Tensor]
+    num_tokens: int
     holes: Int64Array  # [P] places in input_ids, 0 there, whose token only the device has: ...
     hole_slots: Int64Array  # [P] ... the last one sampled in this slot
     logits_rows: Int64Array  # [S] rows of `logits` to sample from, in the order of the batch's sample_states
@@ -93,12 +103,13 @@ class _Rows:
 class StepBinder:
     """Binds batches to one engine, by the engine's own names."""
 
-    def __init__(self, ports: Sequence[EnginePort], layout: KvLayout, memory: DeviceMemory) -> None:
+    def __init__(self, ports: Sequence[EnginePort], part: RankPart, layout: KvLayout, memory: DeviceMemory) -> None:
         """Raises ConfigError for an engine that asks for what is not here."""
-        self._names = input_names(ports, layout.dims)
+        self._names = input_names(ports, part, layout.dims)
         self._layout = layout
+        self._memory = memory  # which lives as long
         self._constants = _constant_inputs(layout, memory)
-        if "all_reduce_workspace" in self._names:
+        if ALL_REDUCE_WORKSPACE in self._names:
             assert memory.all_reduce_workspace is not None, "a tensor-parallel engine without a workspace"
 
     def bind(self, batch: StepBatch) -> BoundStep:
@@ -112,6 +123,7 @@ class StepBinder:
         return BoundStep(
             device={name: tensor for name, tensor in bound.items() if not on_host(name)},
             host={name: tensor for name, tensor in bound.items() if on_host(name)},
+            num_tokens=int(rows.last_token_ids[-1]),
             holes=rows.last_token_ids[rows.places[batch.pending_rows]].astype(np.int64) - 1,
             hole_slots=batch.row_slots[batch.pending_rows],
             logits_rows=rows.places[sampled_rows],
@@ -128,8 +140,8 @@ def _constant_inputs(layout: KvLayout, memory: DeviceMemory) -> dict[str, Tensor
     layers = np.arange(layout.num_layers)
     knobs = np.full(NUM_PERF_KNOBS, -1, np.int64)
     knobs[MULTI_BLOCK_MODE] = 1
-    workspace = {} if memory.all_reduce_workspace is None else {"all_reduce_workspace": memory.all_reduce_workspace}
-    return workspace | {
+    shared = memory.all_reduce_workspace
+    return ({} if shared is None else {ALL_REDUCE_WORKSPACE: shared.addresses}) | {
         "host_kv_cache_pool_pointers": np.array([[memory.kv_pool, 0]], np.int64),  # no second pool on the host
         "host_kv_cache_pool_mapping": np.stack((np.full_like(layers, POOL), layers), axis=1).astype(np.int32),
         # Below the length of a sequence this would make its cache a ring.

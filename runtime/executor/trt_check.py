@@ -21,7 +21,7 @@ class Surroundings:
     tensorrt_llm_version: str  # installed
     tensorrt_version: str  # installed
     compute_capability: str  # of every GPU, for example "9.0"
-    tp_size: int  # ranks that will run it, one GPU each
+    num_ranks: int  # processes that will run it, one GPU each
 
 
 def read_engine(directory: Path, here: Surroundings) -> Manifest:
@@ -41,7 +41,7 @@ def read_engine(directory: Path, here: Surroundings) -> Manifest:
 
 
 def _check_place(file: Path, build: TensorRtBuild, here: Surroundings) -> None:
-    """An engine belongs to the versions and to the kind of GPU that it was built with, and to so many of them."""
+    """An engine belongs to the versions and to the kind of GPU that it was built with, and to so many of them, all at once."""
     for field, built, found in (
         ("version", build.tensorrt_llm_version, here.tensorrt_llm_version),
         ("jetway.built_with.tensorrt", build.tensorrt_version, here.tensorrt_version),
@@ -49,9 +49,7 @@ def _check_place(file: Path, build: TensorRtBuild, here: Surroundings) -> None:
     ):
         if built != found:
             raise ManifestError(file, f"{field} is {built!r}, but here is {found!r}", REBUILD)
-    if build.tp_size != here.tp_size:
-        problem = f"pretrained_config.mapping.tp_size is {build.tp_size}, but it is to be served on {here.tp_size} GPUs"
-        raise ManifestError(file, problem, f"Build it with --tp-size {here.tp_size}")
-    if build.pp_size != 1:
-        problem = f"pretrained_config.mapping.pp_size is {build.pp_size}, and pipelines are not served"
-        raise ManifestError(file, problem, "Build it with --pp-size 1")
+    if build.num_ranks != here.num_ranks:
+        split = f"tp_size {build.tp_size} and pp_size {build.pp_size}"
+        problem = f"pretrained_config.mapping means {build.num_ranks} ranks ({split}), and {here.num_ranks} run it"
+        raise ManifestError(file, problem, "`jetway serve` starts them all, by executor.mpirun")

@@ -9,10 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from jetway.builder.manifest import KV_BYTES, Manifest, TensorRtBuild
+from jetway.builder.manifest import KV_BYTES, Manifest
 
 from .base import Int32Array, Int64Array
 from .counts import blocks_of
+from .trt_rank import RankPart
 
 # The top bit of an offset says "in the host's pool", where the attention kernels cannot compute.
 MAX_OFFSET = 2**31 - 1
@@ -34,11 +35,11 @@ class KvLayout:
     max_seq_len: int
 
     @classmethod
-    def of(cls, manifest: Manifest, build: TensorRtBuild) -> Self:
-        """Of every tensor-parallel rank: KV heads are split, and doubled where there are fewer than ranks."""
+    def of(cls, manifest: Manifest, part: RankPart) -> Self:
+        """KV heads are split over the ranks of a stage, and doubled where there are fewer than ranks."""
         return cls(
-            num_layers=manifest.num_hidden_layers,
-            num_kv_heads=-(-manifest.num_key_value_heads // build.tp_size),
+            num_layers=part.num_layers,
+            num_kv_heads=-(-manifest.num_key_value_heads // part.tp_size),
             tokens_per_block=manifest.tokens_per_block,
             head_size=manifest.head_size,
             item_bytes=KV_BYTES[manifest.kv_cache_dtype],

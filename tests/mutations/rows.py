@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from jetway.runtime.executor.trt_bindings import BoundStep
 from tests.support.trt_contract import DEVICE_INPUTS, HOST_INPUTS
-from tests.support.trt_interpreter import NUM_PADDED
+from tests.support.trt_llama import NUM_PADDED
 from tests.support.trt_mutation import ROW_TENSORS, TOKEN_TENSORS, Mutation, Mutations, Tensors, changed
 
 LIST = Mutations()

@@ -26,3 +26,10 @@ def test_a_pool_on_the_gpu_needs_no_main_memory(tmp_path: Path) -> None:
         check(config_of(tmp_path, num_device_blocks=2**30, host_cache_memory=2**50))
     with pytest.raises(ConfigError, match="1073741824 device and 0 host blocks need"):
         check(config_of(tmp_path, backend="simulated", num_device_blocks=2**30, host_cache_memory=0))
+
+
+def test_every_rank_has_a_host_pool(tmp_path: Path) -> None:
+    write_document(make_document(), tmp_path)
+    assert check(config_of(tmp_path, host_cache_memory=2**22)) == 2
+    with pytest.raises(ConfigError, match="0 device and 536870912 host blocks in each of 2 ranks need 2097152.0 GiB"):
+        check(config_of(tmp_path, host_cache_memory=2**50))

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -83,6 +84,7 @@ class StandInStream:
         self.num_done = 0
         self.device = device
         self._kept: deque[Callable[[], None]] = deque()
+        self._failure: Exception | None = None
 
     @property
     def num_asked(self) -> int:
@@ -94,6 +96,8 @@ class StandInStream:
             self.thread.learn(self.device.host.known)
             self.device.races.access(self.thread, what, reads, writes)
             self._kept.append(work)
+        if self.device.worker is not None:
+            self.device.worker.submit(self.run, self.num_asked)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         assert target.shape == source.shape and target.dtype == source.dtype
@@ -138,18 +142,30 @@ class StandInStream:
             self.device.host.learn(self.thread.known)
 
     def run(self, place: int) -> None:
-        """Do all work before that place."""
-        while self.num_done < place:
-            self._kept.popleft()()
-            self.num_done += 1
+        """Do all work before that place. Raises what some of it raised, also when that was long ago."""
+        with self.device.turn:
+            while self.num_done < place:
+                if self._failure is not None:
+                    raise self._failure
+                try:
+                    self._kept.popleft()()
+                except Exception as failure:
+                    self._failure = failure
+                    raise
+                self.num_done += 1
 
 
 class StandInDevice:
-    """A Device. Accesses are told apart by `unit_bytes`, which is a block of the KV pool."""
+    """A Device. Accesses are told apart by `unit_bytes`, which is a block of the KV pool.
+
+    With a `worker`, work does not wait until it must be done: another device may need what comes of it.
+    """
 
     compute_capability = "9.0"
+    num_devices = 4
 
-    def __init__(self, unit_bytes: int, free_bytes: int = 1 << 20) -> None:
+    def __init__(self, unit_bytes: int, free_bytes: int = 1 << 20, worker: ThreadPoolExecutor | None = None) -> None:
+        self.worker = worker
         self.free_bytes = free_bytes
         self.turn = threading.RLock()  # the host's threads come one at a time, and are one to the race detector
         self.host = Thread("the host")
@@ -157,9 +173,18 @@ class StandInDevice:
         self.calls: deque[Call] = deque(maxlen=LAST_CALLS)
         self.written_by_streams: set[Unit] = set()
         self._unit_bytes = unit_bytes
+        self._users = threading.local()
+        self.use()
         self._memories: list[Memory] = []
         self._num_allocated = Counter[str]()
         self._streams: dict[int, StandInStream] = {}
+
+    def use(self) -> None:
+        self._users.has_it = True
+
+    @property
+    def is_the_threads(self) -> bool:
+        return getattr(self._users, "has_it", False)
 
     def zeros(self, num_bytes: int) -> torch.Tensor:
         return self._allocate("device", num_bytes)

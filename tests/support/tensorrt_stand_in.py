@@ -1,5 +1,7 @@
 """A stand-in for the module `tensorrt`: engines that compute a small Llama by the reference interpreter, on StandInDevice.
 
+Of an engine of several ranks each file holds a part, for a device of its own.
+
 It has the calls that Jetway makes and no others, refuses what TensorRT or the plugin would refuse or read wrongly, and
 tells the race detector which blocks of the KV pool each step reads and writes.
 """
@@ -16,11 +18,11 @@ from numpy.typing import NDArray
 
 from tests.support.cuda_races import RaceFound, Unit
 from tests.support.cuda_stand_in import ALIGNMENT, Place, StandInDevice
-from tests.support.trt_contract import DEVICE_INPUTS, HOST_INPUTS, ContractViolation, Tensors
-from tests.support.trt_interpreter import NUM_PADDED, Interpreter, Port, Sizes
+from tests.support.trt_contract import ContractViolation, Tensors
+from tests.support.trt_interpreter import Interpreter, Port, Sizes
 from tests.support.trt_llama import Llama
 
-PLAN = b"the plan of a small Llama"  # what an engine's file holds
+PLAN = b"the plan of a small Llama"  # what an engine's file holds, and the rank as one more byte
 SCRATCH_BYTES = 4096
 
 
@@ -38,8 +40,10 @@ class TensorIOMode(Enum):
 class StandInTensorRt(SimpleNamespace):
     """Put it into sys.modules as `tensorrt`."""
 
-    def __init__(self, model: Llama, sizes: Sizes, device: StandInDevice, profiles: Sequence[int] = ()) -> None:
-        """`profiles`: the most tokens that each takes; one that takes all, unless given."""
+    def __init__(
+        self, parts: Sequence[tuple[Llama, StandInDevice]], sizes: Sizes, profiles: Sequence[int] = ()
+    ) -> None:
+        """`parts` by rank. `profiles`: the most tokens that each takes; one that takes all, unless given."""
 
         class Logger:
             WARNING = 2
@@ -52,7 +56,9 @@ class StandInTensorRt(SimpleNamespace):
                 self.logger = logger
 
             def deserialize_cuda_engine(self, plan: bytes) -> Engine | None:
-                return Engine(model, sizes, device, profiles or [sizes.max_num_tokens]) if plan == PLAN else None
+                if plan[:-1] != PLAN:
+                    return None
+                return Engine(*parts[plan[-1]], sizes, profiles or [sizes.max_num_tokens])
 
         super().__init__(Logger=Logger, Runtime=Runtime, TensorIOMode=TensorIOMode)
 
@@ -60,9 +66,12 @@ class StandInTensorRt(SimpleNamespace):
 class Engine:
     device_memory_size_v2 = SCRATCH_BYTES
 
-    def __init__(self, model: Llama, sizes: Sizes, device: StandInDevice, profiles: Sequence[int]) -> None:
+    def __init__(self, model: Llama, device: StandInDevice, sizes: Sizes, profiles: Sequence[int]) -> None:
         self.model, self.sizes, self.device, self.profiles = model, sizes, device, profiles
-        self.ports: dict[str, Port] = {port.name: port for port in Interpreter(model, sizes).ports}
+        interpreter = Interpreter(model, sizes)
+        self.ports: dict[str, Port] = {port.name: port for port in interpreter.ports}
+        self.device_inputs, self.host_inputs = [*interpreter.profile.device_inputs], [*interpreter.profile.host_inputs]
+        self.tokens_input = self.device_inputs[0]
         self._interpreters: dict[int, Interpreter] = {}
         self.num_io_tensors = len(self.ports)
         self.num_optimization_profiles = len(profiles)
@@ -79,9 +88,10 @@ class Engine:
     def get_tensor_mode(self, name: str) -> TensorIOMode:
         return TensorIOMode.INPUT if self.ports[name].is_input else TensorIOMode.OUTPUT
 
-    def get_tensor_profile_shape(self, name: str, index: int) -> tuple[tuple[int], ...]:
-        assert name == "input_ids"
-        return (1,), (self.profiles[index],), (self.profiles[index],)
+    def get_tensor_profile_shape(self, name: str, index: int) -> tuple[tuple[int, ...], ...]:
+        assert name == self.tokens_input
+        width = self.ports[name].shape[1:]
+        return (1, *width), (self.profiles[index], *width), (self.profiles[index], *width)
 
     def create_execution_context_without_device_memory(self) -> "Context":
         return Context(self)
@@ -119,36 +129,42 @@ class Context:
 
     def set_tensor_address(self, name: str, address: int) -> bool:
         self._addresses[name] = address
-        if name in HOST_INPUTS:
+        if name in self._engine.host_inputs:
             self._host[name] = self._read(name).copy()
-        return name in HOST_INPUTS or address % ALIGNMENT == 0
+        return name in self._engine.host_inputs or address % ALIGNMENT == 0
 
     def execute_async_v3(self, handle: int) -> bool:
         """Host inputs are read now, as the plugin does while the step is enqueued; the others when it runs."""
         engine, device = self._engine, self._engine.device
         device.place_of(self._scratch[0]).live_address()
-        host = {name: self._read(name).copy() for name in HOST_INPUTS}
-        if any((host[name] != self._host[name]).any() for name in HOST_INPUTS):
+        host = {name: self._read(name).copy() for name in engine.host_inputs}
+        if any((host[name] != self._host[name]).any() for name in engine.host_inputs):
             raise RaceFound("a host input has changed, or was freed, before the step was enqueued")
+        assert device.is_the_threads, "the step is asked for on another GPU"
         assert self._profile is not None
-        assert self._shapes["input_ids"][0] <= engine.profiles[self._profile], "more tokens than the profile takes"
+        num_tokens = self._shapes[engine.tokens_input][0]
+        assert num_tokens <= engine.profiles[self._profile], "more tokens than the profile takes"
         stream = device.stream_of(handle)
-        places = {name: device.place_of(self._addresses[name]) for name in [*DEVICE_INPUTS, "logits"]}
-        shapes = {name: self._shapes[name] for name in DEVICE_INPUTS}
-        shapes["logits"] = (len(host["host_request_types"]), engine.model.vocab_size + NUM_PADDED)
+        output = engine.model.output
+        places = {name: device.place_of(self._addresses[name]) for name in [*engine.device_inputs, output]}
+        shapes = {name: self._shapes[name] for name in engine.device_inputs}
+        num_rows = len(host["host_request_types"]) if output == "logits" else num_tokens
+        shapes[output] = (num_rows, engine.model.output_width)
         pool = device.place_of(int(host["host_kv_cache_pool_pointers"][0, 0]))
         device.note(
             stream, "execute", self._profile, *((name, str(places[name]), shape) for name, shape in shapes.items())
         )
 
         def work() -> None:
-            inputs = {name: _array(places[name], shapes[name], "int32") for name in DEVICE_INPUTS}
-            _array(places["logits"], shapes["logits"], "float32")[:] = engine.interpreter(pool).run(inputs, host)
+            inputs = {
+                name: _array(places[name], shapes[name], engine.ports[name].dtype) for name in engine.device_inputs
+            }
+            _array(places[output], shapes[output], "float32")[:] = engine.interpreter(pool).run(inputs, host)
 
         reads, writes = self._blocks(host, pool)
         units = {name: device.units(places[name], 4 * prod(shape)) for name, shape in shapes.items()}
-        reads += [unit for name in DEVICE_INPUTS for unit in units[name]]
-        stream.ask("a step", work, reads=reads, writes=writes + units["logits"])
+        reads += [unit for name in engine.device_inputs for unit in units[name]]
+        stream.ask("a step", work, reads=reads, writes=writes + units[output])
         return True
 
     def _blocks(self, host: Tensors, pool: Place) -> tuple[list[Unit], list[Unit]]:

@@ -35,6 +35,9 @@ HOST_INPUTS = {
     "host_runtime_perf_knobs": ("int64", "K"),
     "host_context_progress": ("int64", "1"),
 }
+# In an engine of several ranks: what is tokens in the first stage, and where a stage's ranks add up.
+HIDDEN_STATES = {"hidden_states_input": ("float32", "TH")}
+WORKSPACE = {"all_reduce_workspace": ("int64", "A")}
 CONTEXT, GENERATION = 0, 1
 
 
@@ -54,6 +57,19 @@ class Profile:
     vocab_size: int
     num_blocks: int
     pool_address: int
+    is_first_stage: bool = True
+    hidden_size: int = 0
+    workspace: tuple[int, ...] = ()  # what the rank was given, where a stage has several
+
+    @property
+    def device_inputs(self) -> dict[str, tuple[str, str]]:
+        if self.is_first_stage:
+            return DEVICE_INPUTS
+        return HIDDEN_STATES | {name: each for name, each in DEVICE_INPUTS.items() if name != "input_ids"}
+
+    @property
+    def host_inputs(self) -> dict[str, tuple[str, str]]:
+        return HOST_INPUTS | (WORKSPACE if self.workspace else {})
 
     @property
     def table_width(self) -> int:
@@ -115,7 +131,8 @@ def _require(condition: object, rule: str) -> None:
 
 def _check_shapes(device: Tensors, host: Tensors, profile: Profile) -> None:
     sizes = {"P": 1, "2": 2, "1": 1, "L": profile.num_layers, "K": 16, "W": profile.table_width}
-    for place, tensors, wanted in (("device", device, DEVICE_INPUTS), ("host", host, HOST_INPUTS)):
+    sizes |= {"H": profile.hidden_size, "A": len(profile.workspace)}
+    for place, tensors, wanted in (("device", device, profile.device_inputs), ("host", host, profile.host_inputs)):
         _require(set(tensors) == set(wanted), f"on the {place}: {sorted(set(tensors) ^ set(wanted))}")
         for name, (dtype, dims) in wanted.items():
             _require(tensors[name].dtype == dtype, f"{name} is {tensors[name].dtype}")
@@ -136,21 +153,25 @@ def _check_constants(device: Tensors, host: Tensors, profile: Profile) -> None:
     _require(host["host_sink_token_length"].tolist() == [0], "sink tokens")
     _require(host["host_context_progress"].tolist() == [0], "a pointer that is none")
     _require(host["host_runtime_perf_knobs"].tolist() == [1] + [-1] * 15, "perf knobs")
+    if profile.workspace:
+        _require(host["all_reduce_workspace"].tolist() == [*profile.workspace], "the workspace is another rank's")
     indirection = device["cache_indirection"].shape
     _require(indirection[1:] == (1, profile.max_seq_len), f"beam width and window are {indirection[1:]}")
     _require(1 <= indirection[0] <= profile.max_batch_size, f"cache_indirection has {indirection[0]} rows")
 
 
 def _check_batch(device: Tensors, host: Tensors, profile: Profile) -> None:
-    types, ids = host["host_request_types"], device["input_ids"]
+    types, num_packed = host["host_request_types"], len(device["position_ids"])
     _require(np.isin(types, (CONTEXT, GENERATION)).all(), "a request type that is none")
     _require((np.diff(types) >= 0).all(), "a context row after a generation row")
     num_tokens = np.diff(device["last_token_ids"], prepend=np.int32(0))
-    _require((num_tokens >= 1).all() and device["last_token_ids"][-1] == len(ids), "last_token_ids ends at T")
+    _require((num_tokens >= 1).all() and device["last_token_ids"][-1] == num_packed, "last_token_ids ends at T")
     _require((num_tokens[types == GENERATION] == 1).all(), "a generation row feeds exactly one token")
     context_tokens = host["host_context_lengths"][types == CONTEXT]
     _require((num_tokens[types == CONTEXT] == context_tokens).all(), "the split of context tokens")
-    _require(((ids >= 0) & (ids < profile.vocab_size)).all(), "a token that is none")
+    if profile.is_first_stage:
+        ids = device["input_ids"]
+        _require(((ids >= 0) & (ids < profile.vocab_size)).all(), "a token that is none")
 
 
 def _check_lengths(device: Tensors, host: Tensors, profile: Profile) -> None:

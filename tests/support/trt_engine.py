@@ -8,6 +8,7 @@ from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch, Synchro
 from jetway.runtime.executor.sampling import sample
 from jetway.runtime.executor.trt_bindings import DeviceMemory, StepBinder
 from jetway.runtime.executor.trt_kv import KvLayout
+from jetway.runtime.executor.trt_rank import RankPart
 from jetway.runtime.executor.trt_tensors import EnginePort, Tensor
 from jetway.scheduler.plan import EngineDescription
 from tests.support.trt_contract import ContractViolation, check_chunks
@@ -44,7 +45,8 @@ class InterpretedEngine(SynchronousEngine):
         self._slab_bytes = mutation.slab_bytes(self._layout)
         self._host = np.zeros((num_host_blocks, self._slab_bytes), np.uint8)
         ports = [EnginePort(name=p.name, dtype=p.dtype, shape=p.shape, is_input=p.is_input) for p in interpreter.ports]
-        self._binder = StepBinder(ports, self._layout, DeviceMemory(kv_pool=interpreter.profile.pool_address))
+        alone = RankPart(rank=0, tp_size=1, num_stages=1, num_layers=layout.num_layers)
+        self._binder = StepBinder(ports, alone, self._layout, DeviceMemory(kv_pool=interpreter.profile.pool_address))
         self._running: list[tuple[Tensor, Tensor]] = []  # of the step before: each tensor, and what it held
         self._last_tokens = np.zeros(interpreter.profile.max_batch_size, np.int32)  # by slot, on the device
         self.num_steps = 0

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.trt_contract import (
-    DEVICE_INPUTS,
-    HOST_INPUTS,
     ContractViolation,
     Integers,
     Profile,
@@ -19,8 +17,6 @@ from tests.support.trt_contract import (
     Tensors,
 )
 from tests.support.trt_llama import Floats, Llama
-
-NUM_PADDED = 4  # columns of logits beyond the vocabulary, where the engine has zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +60,21 @@ class Interpreter:
             vocab_size=model.vocab_size,
             num_blocks=sizes.num_blocks,
             pool_address=self._pool.ctypes.data,
+            is_first_stage=model.is_first_stage,
+            hidden_size=model.hidden_size,
+            workspace=model.workspace,
         )
 
     @property
     def ports(self) -> list[Port]:
         """As a built engine lists them, sizes that a step decides as -1."""
         sizes = {"P": 1, "2": 2, "1": 1, "K": 16, "L": self.profile.num_layers}
+        sizes |= {"H": self.profile.hidden_size, "A": len(self.profile.workspace)}
         inputs = [
             Port(name, dtype, (-1, 1, -1) if dims == "free" else tuple(sizes.get(dim, -1) for dim in dims))
-            for name, (dtype, dims) in (DEVICE_INPUTS | HOST_INPUTS).items()
+            for name, (dtype, dims) in (self.profile.device_inputs | self.profile.host_inputs).items()
         ]
-        return [*inputs, Port("logits", "float32", (-1, self._model.vocab_size + NUM_PADDED), is_input=False)]
+        return [*inputs, Port(self._model.output, "float32", (-1, self._model.output_width), is_input=False)]
 
     def read(self, address: int, num_bytes: int) -> NDArray[np.uint8]:
         begin = address - self.profile.pool_address
@@ -90,11 +90,11 @@ class Interpreter:
 
     @np.errstate(invalid="ignore")  # NaN is an answer: the sampler finds it
     def run(self, device: Tensors, host: Tensors) -> Floats:
-        """The step's logits [B, padded vocabulary]. Raises ContractViolation."""
+        """The step's logits [B, padded vocabulary], or hidden states [T, hidden size]. Raises ContractViolation."""
         step = Step.judged(device, host, self.profile)
         self._follow_context(step)
         positions = np.arange(step.num_tokens.sum()) + np.repeat(step.begins - step.first_tokens, step.num_tokens)
-        x = self._model.embed(device["input_ids"])
+        x = self._model.enter(device)
         for layer in range(self._model.num_layers):
             queries, keys, values = self._model.queries_keys_values(layer, x, positions)
             base = host["host_kv_cache_pool_pointers"][0, 0] + step.layer_in_pool[layer] * 2 * self._slab_bytes
@@ -103,8 +103,7 @@ class Interpreter:
             self._store(values, first_slab + step.value_offsets, positions, step)
             attended = self._attend(queries, first_slab, step)
             x = self._model.after_attention(layer, x, attended)
-        logits = self._model.logits(x[device["last_token_ids"] - 1])
-        return np.pad(logits, ((0, 0), (0, NUM_PADDED)))
+        return self._model.leave(x, device)
 
     def _follow_context(self, step: Step) -> None:
         """Generation rows name the length their last context pass ended at; remembers where this step's passes end."""

@@ -1,6 +1,7 @@
 """A Llama in numpy, f32, on packed tokens: everything but attention and its cache."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,18 @@ SMALL_MODEL: dict[str, Any] = {
 }
 
 
+NUM_PADDED = 4  # columns of logits beyond the vocabulary, where the engine has zeros
+
+
 class Llama:
-    """The weights of a Hugging Face checkpoint of one file; its rotary embedding is the default one."""
+    """The weights of a Hugging Face checkpoint of one file; its rotary embedding is the default one.
+
+    As an engine it is the whole model; `trt_ranks` has its parts.
+    """
+
+    is_first_stage = True
+    workspace: tuple[int, ...] = ()
+    output = "logits"
 
     def __init__(self, checkpoint: Path) -> None:
         config = json.loads((checkpoint / "config.json").read_text())
@@ -30,6 +41,7 @@ class Llama:
         self.num_heads: int = config["num_attention_heads"]
         self.num_kv_heads: int = config["num_key_value_heads"]
         self.vocab_size: int = config["vocab_size"]
+        self.hidden_size: int = config["hidden_size"]
         self.head_size: int = config.get("head_dim") or config["hidden_size"] // self.num_heads
         theta = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
         frequencies = theta ** -(np.arange(0, self.head_size, 2) / self.head_size)
@@ -37,9 +49,22 @@ class Llama:
         self._rotary_cos = np.cos(np.concatenate((angles, angles), axis=1)).astype(np.float32)[:, None]
         self._rotary_sin = np.sin(np.concatenate((angles, angles), axis=1)).astype(np.float32)[:, None]
 
-    def embed(self, tokens: NDArray[Any]) -> Floats:
-        rows: Floats = self._weights["model.embed_tokens.weight"][tokens]
+    @property
+    def output_width(self) -> int:
+        return self.vocab_size + NUM_PADDED
+
+    def enter(self, device: Mapping[str, NDArray[Any]]) -> Floats:
+        """What the first layer is given, [T, hidden size]."""
+        rows: Floats = self._weights["model.embed_tokens.weight"][device["input_ids"]]
         return rows
+
+    def leave(self, x: Floats, device: Mapping[str, NDArray[Any]]) -> Floats:
+        """What is made of the last layer's output: logits [B, padded vocabulary]."""
+        return np.pad(self.logits(x[device["last_token_ids"] - 1]), ((0, 0), (0, NUM_PADDED)))
+
+    def add_up(self, share: Floats) -> Floats:
+        """The sum of all ranks' shares."""
+        return share
 
     def queries_keys_values(self, layer: int, x: Floats, positions: NDArray[Any]) -> list[Floats]:
         """Each [T, heads, head_size], queries and keys rotated."""
@@ -51,10 +76,10 @@ class Llama:
         return [self._rotate(projected[0], positions), self._rotate(projected[1], positions), projected[2]]
 
     def after_attention(self, layer: int, x: Floats, attended: Floats) -> Floats:
-        x = x + self._linear(f"model.layers.{layer}.self_attn.o_proj", attended.reshape(len(x), -1))
+        x = x + self.add_up(self._linear(f"model.layers.{layer}.self_attn.o_proj", attended.reshape(len(x), -1)))
         normed = self._norm(f"model.layers.{layer}.post_attention_layernorm", x)
         gate, up = (self._linear(f"model.layers.{layer}.mlp.{name}_proj", normed) for name in ("gate", "up"))
-        return x + self._linear(f"model.layers.{layer}.mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
+        return x + self.add_up(self._linear(f"model.layers.{layer}.mlp.down_proj", gate / (1 + np.exp(-gate)) * up))
 
     def logits(self, x: Floats) -> Floats:
         return self._linear("lm_head", self._norm("model.norm", x))

@@ -1,9 +1,11 @@
 """A TensorRtEngine on the stand-ins: everything of it but TensorRT and the GPU."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jetway.builder.manifest import read
+from jetway.builder.manifest import engine_file, read
 from jetway.runtime.config import ExecutorConfig
+from jetway.runtime.executor.ranks import Ranks
 from jetway.runtime.executor.tensorrt.device import Device
 from jetway.runtime.executor.tensorrt.engine import TensorRtEngine
 from jetway.runtime.executor.tensorrt.load import assemble
@@ -18,12 +20,13 @@ def block_bytes(model: Llama, sizes: Sizes) -> int:
     return 2 * 4 * model.num_layers * model.num_kv_heads * model.head_size * sizes.tokens_per_block
 
 
-def make_device(model: Llama, sizes: Sizes) -> StandInDevice:
-    return StandInDevice(block_bytes(model, sizes))
+def make_device(model: Llama, sizes: Sizes, worker: ThreadPoolExecutor | None = None) -> StandInDevice:
+    return StandInDevice(block_bytes(model, sizes), worker=worker)
 
 
-def write_directory(directory: Path, model: Llama, sizes: Sizes) -> Path:
-    """An engine directory that the stand-in for TensorRT can load."""
+def write_directory(directory: Path, model: Llama, sizes: Sizes, tp_size: int = 1, pp_size: int = 1) -> Path:
+    """An engine directory that the stand-in for TensorRT can load; `model` is the whole."""
+    files = {engine_file(rank): PLAN + bytes([rank]) for rank in range(tp_size * pp_size)}
     document = make_document(
         {
             "pretrained_config.dtype": "float32",
@@ -32,18 +35,19 @@ def write_directory(directory: Path, model: Llama, sizes: Sizes) -> Path:
             "pretrained_config.num_attention_heads": model.num_heads,
             "pretrained_config.num_key_value_heads": model.num_kv_heads,
             "pretrained_config.head_size": model.head_size,
-            "pretrained_config.mapping": {"world_size": 1, "tp_size": 1, "pp_size": 1},
+            "pretrained_config.mapping": {"world_size": len(files), "tp_size": tp_size, "pp_size": pp_size},
             "build_config.max_batch_size": sizes.max_batch_size,
             "build_config.max_num_tokens": sizes.max_num_tokens,
             "build_config.max_seq_len": sizes.max_seq_len,
             "build_config.plugin_config.tokens_per_block": sizes.tokens_per_block,
             "jetway.kv_cache_dtype": "float32",
             "jetway.tokens.eos_ids": [],
-            "jetway.files": {"rank0.engine": len(PLAN)},
+            "jetway.files": {name: len(plan) for name, plan in files.items()},
         }
     )
     write_document(document, directory)
-    (directory / "rank0.engine").write_bytes(PLAN)
+    for name, plan in files.items():
+        (directory / name).write_bytes(plan)
     return directory
 
 
@@ -53,5 +57,7 @@ def settings_of(model: Llama, sizes: Sizes, num_host_blocks: int) -> ExecutorCon
     )
 
 
-def load_stand_in(directory: Path, settings: ExecutorConfig, device: Device) -> TensorRtEngine:
-    return assemble(read(directory), directory, settings, device)
+def load_stand_in(
+    directory: Path, settings: ExecutorConfig, device: Device, ranks: Ranks | None = None
+) -> TensorRtEngine:
+    return assemble(read(directory), directory, settings, device, ranks)

@@ -1,4 +1,4 @@
-"""The GPU that this process sees first, by way of torch. Nothing of it has run on one."""
+"""A GPU by way of torch. Nothing of it has run on one."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -63,11 +63,24 @@ class CudaStream:
 
 
 class CudaDevice:
-    """A Device. Raises ConfigError where there is none."""
+    """A Device: of those that this process sees, that of a rank. Raises ConfigError where there is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int = 0) -> None:
         if torch_device() != "cuda":
             raise ConfigError("a TensorRT engine needs an NVIDIA GPU, and torch finds none")
+        self._index = rank % self.num_devices
+        self.use()
+
+    def use(self) -> None:
+        import torch
+
+        torch.cuda.set_device(self._index)
+
+    @property
+    def num_devices(self) -> int:
+        import torch
+
+        return torch.cuda.device_count()
 
     @property
     def name(self) -> str:

@@ -66,6 +66,15 @@ class Device(Protocol):
     @property
     def free_bytes(self) -> int: ...
 
+    @property
+    def num_devices(self) -> int:
+        """GPUs that this process sees, this one among them."""
+        ...
+
+    def use(self) -> None:
+        """Make it the calling thread's: in a process that sees several, a new thread has the first."""
+        ...
+
     def zeros(self, num_bytes: int) -> "Tensor":
         """Bytes on the device, aligned to 256, zero when this returns. Raises ConfigError where they are not free."""
         ...

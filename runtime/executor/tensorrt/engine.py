@@ -1,42 +1,42 @@
 """The engine on a GPU: it binds steps, launches them ahead, samples where the logits are, and swaps slabs beside it."""
 
 import threading
+from dataclasses import replace
 
 from jetway.builder.manifest import Manifest
+from jetway.runtime.errors import EngineFailed
 from jetway.runtime.executor.base import Int32Array, Launch, StepBatch
 from jetway.runtime.executor.description import describe
-from jetway.runtime.executor.trt_bindings import DeviceMemory, StepBinder
-from jetway.runtime.executor.trt_kv import KvLayout
+from jetway.runtime.executor.ranks import Ranks
+from jetway.runtime.executor.trt_bindings import StepBinder
 from jetway.scheduler.plan import EngineDescription
 
 from .device import device_errors
 from .launch import CopyWait, StepLaunch
 from .pools import SlabPools, StepBlocks
 from .runner import StepRunner
-
-MAX_LAUNCHES = 2
+from .stages import tie_of
 
 
 class TensorRtEngine:
-    """An Engine of one rank. `load.py` makes it.
+    """An Engine, or one rank's part of it. `load.py` makes it.
 
     The device computes step N, samples it, computes step N + 1, and so on. A step is launched while the one before it
-    computes, so the host samples late: as soon as it knows all tokens of the step's sequences, which may be when it waits
-    for it, and at the latest before it launches the next.
+    computes, when the host lacks tokens that the sampler looks at; so it is sampled when somebody waits for it, who has
+    collected those before it, and at the latest before the next is launched.
     """
 
-    max_launches = MAX_LAUNCHES
-
-    def __init__(self, manifest: Manifest, layout: KvLayout, runner: StepRunner, pools: SlabPools) -> None:
-        """Raises ConfigError for an engine that asks for what a step does not have."""
+    def __init__(
+        self, manifest: Manifest, binder: StepBinder, runner: StepRunner, pools: SlabPools, ranks: Ranks | None
+    ) -> None:
+        """`ranks` are those of an engine of several."""
+        self.max_launches = runner.part.max_launches
         self._manifest = manifest
-        self._tokens_per_block = layout.tokens_per_block
+        self._binder = binder
         self._runner = runner
         self._pools = pools
-        self._binder = StepBinder(runner.contexts.ports, layout, DeviceMemory(kv_pool=pools.address))
-        self._calls = (
-            threading.Lock()
-        )  # held by who asks the runner for something: launches and waits have a thread each
+        self._tie = tie_of(runner.part, ranks)
+        self._calls = threading.Lock()  # held by the thread that launches, or waits, while it asks the runner
         self._last: StepLaunch | None = None
 
     @property
@@ -44,12 +44,13 @@ class TensorRtEngine:
         return frozenset(self._manifest.tokens.eos_ids)
 
     def describe(self) -> EngineDescription:
-        return describe(
+        whole = describe(
             self._manifest,
             kind="tensorrt",
             num_device_blocks=self._pools.num_device_blocks,
             num_host_blocks=self._pools.num_host_blocks,
         )
+        return replace(whole, num_stages=self._runner.part.num_stages)
 
     def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
         with device_errors("a copy to the host pool"):
@@ -60,7 +61,10 @@ class TensorRtEngine:
             self._pools.copy_in(host_blocks, device_blocks)
 
     def launch(self, batch: StepBatch) -> Launch:
-        step, blocks = self._binder.bind(batch), StepBlocks.of(batch, self._tokens_per_block)
+        """Raises EngineFailed, in a pipeline also for a row whose token the last stage has yet to sample."""
+        if len(batch.pending_rows) and self._runner.part.num_stages > 1:
+            raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
+        step, blocks = self._binder.bind(batch), StepBlocks.of(batch, self._manifest.tokens_per_block)
         compute = self._runner.contexts.compute
         with self._calls, device_errors("the step"):
             if self._last is not None:
@@ -71,6 +75,4 @@ class TensorRtEngine:
             self._runner.compute(step)
             self._pools.after(blocks, compute)
             self._last = StepLaunch(self._runner, step, batch.sample_states, CopyWait(asked, begun), self._calls)
-            if not len(batch.pending_rows):
-                self._last.sample()
-            return self._last
+            return self._tie(self._last)

@@ -50,13 +50,12 @@ class StepLaunch:
         `calls` is held.
         """
         if self._done is None:
-            if self._states:
-                self._choice = self._runner.sample(self._step, self._states)
+            self._choice = self._runner.sample(self._step, self._states)
             self._done = self._runner.contexts.compute.record()
 
     def wait(self) -> Sampled:
         with device_errors("the step"):
-            if self._done is None:  # not to wait for a launch that draws
+            if self._done is None:  # else it would wait for who samples a later step
                 with self._calls:
                     self.sample()
             assert self._done is not None

@@ -3,70 +3,78 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from jetway.builder.manifest import Manifest
-from jetway.runtime.executor.base import Int64Array, SamplingState
+from jetway.runtime.executor.base import SamplingState
 from jetway.runtime.executor.trt_bindings import BoundStep
 from jetway.runtime.executor.trt_kv import KvLayout
-from jetway.runtime.executor.trt_tensors import LOGITS
+from jetway.runtime.executor.trt_rank import RankPart
+from jetway.runtime.executor.trt_tensors import HIDDEN_STATES_INPUT, TOKENS, EnginePort
 
 from .contexts import EngineContexts
 from .device import Device
 from .inputs import InputBuffers
-from .sampling import Choice, choose
-from .transfer import to_device
+from .sampler import StepSampler
+from .sampling import Choice
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class StepRunner:
-    """Holds all memory of steps beside the KV pool: scratch, inputs, logits, and the token last sampled in each slot.
+    """Holds all memory of steps beside the KV pool: scratch, inputs, outputs, and what the sampler needs.
 
-    There is one of all but the inputs: a step is to be sampled before the next is computed. Nothing here waits for the
-    device, unless rows are drawn: how many tokens may be is known there only.
+    There is one of all but the inputs: a step is sampled before the next is computed. Nothing here waits for the device,
+    unless rows are drawn: how many tokens may be is known there only.
     """
 
     def __init__(
-        self, contexts: EngineContexts, manifest: Manifest, layout: KvLayout, device: Device, num_steps: int
+        self, contexts: EngineContexts, manifest: Manifest, layout: KvLayout, part: RankPart, device: Device
     ) -> None:
-        """`num_steps` may be on the device at once. Raises ConfigError where there is no room for it."""
-        import torch
-
+        """Raises ConfigError where there is no room for it."""
         self.contexts = contexts
-        self._vocab_size = manifest.vocab_size
-        rows = manifest.max_batch_size
+        self.part = part
         dims = {
             "tokens": manifest.max_num_tokens,
-            "rows": rows,
+            "rows": manifest.max_batch_size,
             "blocks": layout.max_blocks_per_seq,
             "cache_rows": 1,
             "window": manifest.max_seq_len,
         }
-        self._inputs = InputBuffers(device, dims, num_steps)
-        port = next(port for port in contexts.ports if port.name == LOGITS)
-        memory = device.zeros(rows * port.shape[-1] * np.dtype(port.dtype).itemsize)
-        self._logits = memory.view(getattr(torch, port.dtype)).view(rows, port.shape[-1])
-        self._last_tokens = device.zeros(rows * np.dtype(np.int32).itemsize).view(torch.int32)
+        self._inputs = InputBuffers(device, dims, part.max_launches)
+        # Nobody reads or writes these here: the stages' networks hand hidden states on themselves.
+        self._hidden_states_input: Tensor | None = None
+        if not part.is_first_stage:
+            port = next(port for port in contexts.ports if port.name == HIDDEN_STATES_INPUT)
+            self._hidden_states_input = tensor_of(port, dims["tokens"], device)
+        self._output = tensor_of(contexts.output, dims["rows" if part.is_last_stage else "tokens"], device)
+        self._sampler = StepSampler(self._output, manifest, device) if part.is_last_stage else None
 
     def compute(self, step: BoundStep) -> None:
         """Ask for the step. The ones before it must have been sampled: it takes their tokens and overwrites the logits."""
         compute = self.contexts.compute
         inputs = self._inputs.send(step.device, compute)
-        if len(step.holes):
-            with compute.current():
-                inputs["input_ids"][self._there(step.holes)] = self._last_tokens[self._there(step.hole_slots)]
-        self.contexts.run(inputs, step.host, self._logits[: step.num_rows])
+        num_rows = step.num_tokens
+        if self._sampler is not None:
+            num_rows = step.num_rows
+            if len(step.holes):
+                with compute.current():
+                    self._sampler.fill(step, inputs[TOKENS])
+        if self._hidden_states_input is not None:
+            inputs[HIDDEN_STATES_INPUT] = self._hidden_states_input[: step.num_tokens]
+        self.contexts.run(inputs, step.host, self._output[:num_rows])
 
-    def sample(self, step: BoundStep, states: Sequence[SamplingState]) -> Choice:
-        """Ask for the choice of the step computed last, with all tokens of its states."""
+    def sample(self, step: BoundStep, states: Sequence[SamplingState]) -> Choice | None:
+        """Ask for the choice of the step computed last, with all tokens of its states; None where another rank makes it."""
+        if self._sampler is None or not states:
+            return None
         with self.contexts.compute.current():
-            rows = self._logits[self._there(step.logits_rows), : self._vocab_size]
-            choice = choose(rows.float(), states)
-            self._last_tokens[self._there(step.sample_slots)] = choice.tokens.int()
-            return choice
+            return self._sampler.sample(step, states)
 
-    def _there(self, indices: Int64Array) -> "Tensor":
-        """The indices on the device."""
-        return to_device(indices, self._logits.device)
+
+def tensor_of(port: EnginePort, num_rows: int, device: Device) -> "Tensor":
+    """Memory of so many rows as the engine declares them."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, port.dtype)
+    memory = device.zeros(num_rows * port.shape[-1] * dtype.itemsize)
+    return memory.view(dtype).view(num_rows, port.shape[-1])

@@ -74,6 +74,7 @@ def test_write_keeps_what_tensorrt_llm_wrote(tmp_path: Path) -> None:
         ("jetway.sliding_windows", [4096] * 32, f"is {[4096] * 32}; a TensorRT engine's layers see all tokens"),
         ("pretrained_config.logits_dtype", "bfloat16", "is 'bfloat16'; this version knows float32, float16"),
         ("pretrained_config.mapping.world_size", 8, "is 8; tp_size 2 and pp_size 1 mean 2"),
+        ("pretrained_config.mapping.pp_partition", [32], "is [32]; stages have as many layers each, or one more"),
         ("pretrained_config.mapping.cp_size", 2, "is 2; steps are not split by their tokens"),
         ("pretrained_config.num_attention_heads", 31, "is 31; tp_size 2 does not divide it"),
         (
@@ -106,6 +107,12 @@ def test_refused(tmp_path: Path, name: str, value: object, problem: str) -> None
     with pytest.raises(ManifestError) as refused:
         manifest.read(write_document(make_document({name: value}), tmp_path))
     assert str(refused.value) == f"{tmp_path / 'config.json'}: {name} {problem}. {REMEDY}"
+
+
+def test_a_stage_without_a_layer_is_refused(tmp_path: Path) -> None:
+    document = make_document(pipelined(3) | {"pretrained_config.num_hidden_layers": 2})
+    with pytest.raises(ManifestError, match=r"mapping.pp_size is 3; pretrained_config.num_hidden_layers is 2. "):
+        manifest.read(write_document(document, tmp_path))
 
 
 def test_a_ranks_file_that_is_not_there(tmp_path: Path) -> None:

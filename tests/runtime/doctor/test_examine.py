@@ -1,5 +1,6 @@
 """Findings on a tiny engine; on engines that are wrong; on a machine that lacks things."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch
 from jetway.runtime.executor.simulated import SimulatedEngine
 from tests.runtime.executor.driving import make_description
 from tests.support.tokenizers import byte_level, write_engine
+from tests.support.trt_manifest import make_document, write_document
 
 DESCRIPTION = make_description(num_device_blocks=64, num_host_blocks=16)
 
@@ -102,10 +104,23 @@ def test_the_command_prints_and_writes_what_it_finds(
         "machine",
         "GPU",
         "TensorRT-LLM",
+        "MPI",
         "sampler",
         "engine",
     ]
     assert "FAILED   ConfigError: the engine in" in lines[-1] and "Traceback" in report.read_text()
+
+
+def test_an_engine_of_several_ranks_is_not_run_but_what_it_needs_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    *_, gpus, engine = examine(write_document(make_document(), tmp_path))
+    assert (gpus.what, gpus.outcome) == ("GPUs for all ranks", Outcome.SKIPPED)
+    assert engine.outcome is Outcome.SKIPPED and engine.lines[0].startswith(
+        "it has 2 ranks (tp_size 2, pp_size 1), and"
+    )
 
 
 def test_without_an_engine_the_machine_alone_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def stand_in_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFact
     device = make_device(model, sizes)
     directory = write_directory(tmp_path_factory.mktemp("stand-in"), model, sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "tensorrt", StandInTensorRt(model, sizes, device))
+        patch.setitem(sys.modules, "tensorrt", StandInTensorRt([(model, device)], sizes))
         return load_stand_in(directory, settings_of(model, sizes, NUM_HOST_BLOCKS), device)
 
 

@@ -1,9 +1,10 @@
 """Random schedules over one engine: the real scheduler with little room, requests that come, displace, share and go."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jetway.runtime.executor.base import Engine
+from jetway.runtime.executor.steps import Slots
 from jetway.scheduler.events import Event, FinishReason, SequenceFinished, TokenSampled
 from jetway.scheduler.limits import PreemptionMode
 from jetway.scheduler.request import SamplingParams
@@ -26,8 +27,11 @@ class RandomMix:
         references: Sequence[Reference],
         seed: int,
         logprob_tolerance: float = LOGPROB_TOLERANCE,
+        new_slots: Callable[[], Slots] | None = None,
     ) -> None:
+        """`new_slots` are a session's, unless nothing but `engine` takes part."""
         self._engine = engine
+        self._new_slots = new_slots or (lambda: Slots(engine))
         self._description = engine.describe()
         self._logprob_tolerance = logprob_tolerance
         self._references = references
@@ -44,7 +48,7 @@ class RandomMix:
             self._run_session(min(STEPS_A_SESSION, num_steps - self.num_steps))
 
     def _run_session(self, num_steps: int) -> None:
-        driver = Driver(self._engine, self._draw_room())
+        driver = Driver(self._engine, self._draw_room(), self._new_slots())
         self._expected.clear()
         self._seen.clear()
         for _ in range(num_steps):
@@ -72,7 +76,8 @@ class RandomMix:
             budget=rng.randint(max_num_seqs + most.block_size, min(16 * most.block_size, most.max_num_batched_tokens)),
             mode=mode,
             write_through=rng.random() < 0.3,
-            depth=rng.choice([0, 1]),
+            depth=(depth := rng.choice([0, most.num_stages])),
+            num_micro_batches=min(most.num_stages, 1 + depth),
         )
 
     def _disturb(self, driver: Driver) -> None:

@@ -41,7 +41,8 @@ class Driver:
     all are collected, as if the device had been quick.
     """
 
-    def __init__(self, engine: Engine, room: Room) -> None:
+    def __init__(self, engine: Engine, room: Room, slots: Slots | None = None) -> None:
+        """`slots`, unless given, are those of the engine alone."""
         description = replace(
             engine.describe(), num_device_blocks=room.num_device_blocks, num_host_blocks=room.num_host_blocks
         )
@@ -54,7 +55,7 @@ class Driver:
             num_micro_batches=room.num_micro_batches,
         )
         self._scheduler = Scheduler(limits, CLASSES, description)
-        self._slots = Slots(engine)
+        self._slots = slots or Slots(engine)
         self._max_launches = engine.max_launches
         self._launched = deque[Launched]()  # and not collected
         self._depth = room.depth

@@ -7,12 +7,14 @@ import pytest
 
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor.base import SamplingState, StepBatch
-from jetway.runtime.executor.trt_bindings import BoundStep, DeviceMemory, StepBinder
+from jetway.runtime.executor.trt_bindings import AllReduceWorkspace, BoundStep, DeviceMemory, StepBinder
 from jetway.runtime.executor.trt_kv import KvLayout
+from jetway.runtime.executor.trt_rank import RankPart
 from jetway.runtime.executor.trt_tensors import EnginePort
 from tests.runtime.executor.driving import GREEDY
 
 LAYOUT = KvLayout(num_layers=3, num_kv_heads=1, tokens_per_block=4, head_size=8, item_bytes=2, max_seq_len=16)
+ALONE = RankPart(rank=0, tp_size=1, num_stages=1, num_layers=3)
 POOL_ADDRESS = 0x7F00_0000_0000
 LOGITS = EnginePort(name="logits", dtype="float32", shape=(-1, 320), is_input=False)
 
@@ -70,8 +72,8 @@ def without(name: str) -> list[EnginePort]:
     return [each for each in PORTS if each.name != name]
 
 
-def bind(batch: StepBatch, ports: list[EnginePort] = PORTS) -> BoundStep:
-    return StepBinder(ports, LAYOUT, DeviceMemory(kv_pool=POOL_ADDRESS)).bind(batch)
+def bind(batch: StepBatch, ports: list[EnginePort] = PORTS, part: RankPart = ALONE) -> BoundStep:
+    return StepBinder(ports, part, LAYOUT, DeviceMemory(kv_pool=POOL_ADDRESS)).bind(batch)
 
 
 def test_a_mixed_step_becomes_these_tensors() -> None:
@@ -117,9 +119,49 @@ def test_only_what_the_engine_asks_for_is_bound() -> None:
 
 def test_tensor_parallel_ranks_bind_their_workspace_on_the_host() -> None:
     workspace = np.arange(7 * 2 + 3, dtype=np.int64)
-    memory = DeviceMemory(kv_pool=POOL_ADDRESS, all_reduce_workspace=workspace)
+    memory = DeviceMemory(kv_pool=POOL_ADDRESS, all_reduce_workspace=AllReduceWorkspace(workspace))
     ports = [*PORTS, port("all_reduce_workspace", 17, dtype="int64")]
-    assert StepBinder(ports, LAYOUT, memory).bind(mixed_batch()).host["all_reduce_workspace"] is workspace
+    step = StepBinder(ports, replace(ALONE, tp_size=2), LAYOUT, memory).bind(mixed_batch())
+    assert step.host["all_reduce_workspace"] is workspace
+
+
+def test_a_later_stage_has_hidden_states_for_tokens_and_an_earlier_one_for_logits() -> None:
+    """Memory on the device that no step fills; of the row ends only the last stage has need."""
+    hidden = port("hidden_states_input", -1, 80, dtype="bfloat16")
+    first, middle, last = (replace(ALONE, rank=rank, num_stages=3) for rank in range(3))
+    given = {"position_ids", "kv_cache_block_offsets", "sequence_length", "context_lengths", "cache_indirection"}
+    output = replace(hidden, name="hidden_states_output", is_input=False)
+    inner = [each for each in PORTS if each.name not in ("input_ids", "last_token_ids", "logits")]
+    batch = replace(mixed_batch(), pending_rows=np.empty(0, np.int64))
+    for part, ports, more in (
+        (first, [*inner, port("input_ids", -1), output], {"input_ids"}),
+        (middle, [*inner, hidden, output], set()),
+        (last, [*inner, hidden, port("last_token_ids", -1), LOGITS], {"last_token_ids"}),
+    ):
+        step = bind(batch, ports, part)
+        assert step.device.keys() == given | more and (step.num_tokens, step.num_rows) == (7, 4)
+
+
+@pytest.mark.parametrize(
+    ("rank", "ports", "message"),
+    [
+        (0, PORTS, "must put out hidden_states_output in float32 or float16 or bfloat16; it puts out logits float32"),
+        (1, PORTS, "does not ask for hidden_states_input, as one of a later stage does"),
+        (
+            1,
+            [port("hidden_states_input", -1, dtype="float16"), LOGITS],
+            "binds two dimensions of float32 or float16 or",
+        ),
+        (
+            0,
+            [port("all_reduce_workspace", 24, dtype="int64")],
+            r"asks for all_reduce_workspace, int64\[24\]; .* \[10\]",
+        ),
+    ],
+)
+def test_parts_that_are_others_are_refused(rank: int, ports: list[EnginePort], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        bind(mixed_batch(), ports, replace(ALONE, rank=rank, num_stages=2))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +205,7 @@ def test_tensor_parallel_ranks_bind_their_workspace_on_the_host() -> None:
 )
 def test_engines_that_ask_for_something_else_are_refused(ports: list[EnginePort], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        StepBinder(ports, LAYOUT, DeviceMemory(kv_pool=POOL_ADDRESS))
+        bind(mixed_batch(), ports)
 
 
 def test_what_no_engine_checks_is_asserted() -> None:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from jetway.builder.manifest import read
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor.trt_check import Surroundings, read_engine
 from jetway.runtime.executor.trt_kv import KvLayout
+from jetway.runtime.executor.trt_rank import RankPart
 from tests.support.tokenizers import byte_level, write_engine
 from tests.support.trt_manifest import make_document, pipelined, write_document
 
-HERE = Surroundings(tensorrt_llm_version="1.2.1", tensorrt_version="10.14.1.48", compute_capability="9.0", tp_size=2)
+HERE = Surroundings(tensorrt_llm_version="1.2.1", tensorrt_version="10.14.1.48", compute_capability="9.0", num_ranks=2)
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def engine(tmp_path: Path) -> Path:
 def test_what_can_be_served_is_read_with_the_layout_of_its_pool(engine: Path) -> None:
     manifest = read_engine(engine, HERE)
     assert manifest.tensorrt is not None and manifest.max_seq_len == 8192
-    layout = KvLayout.of(manifest, manifest.tensorrt)
+    layout = KvLayout.of(manifest, RankPart.of(manifest, 1))
     assert layout == KvLayout(
         num_layers=32, num_kv_heads=4, tokens_per_block=32, head_size=128, item_bytes=2, max_seq_len=8192
     )
@@ -32,8 +34,21 @@ def test_what_can_be_served_is_read_with_the_layout_of_its_pool(engine: Path) ->
 def test_a_quantized_cache_has_one_byte_a_number_and_few_heads_are_doubled(engine: Path) -> None:
     manifest = replace(read_engine(engine, HERE), kv_cache_dtype="fp8", num_key_value_heads=1)
     assert manifest.tensorrt is not None
-    layout = KvLayout.of(manifest, manifest.tensorrt)
+    layout = KvLayout.of(manifest, RankPart.of(manifest, 1))
     assert (layout.item_bytes, layout.num_kv_heads) == (1, 1)
+
+
+def test_ranks_count_through_a_stage_first_and_uneven_stages_begin_with_more_layers(tmp_path: Path) -> None:
+    """5 layers in 3 stages of 2 ranks; blocks are of one stage, and their number is the same in all."""
+    changes = pipelined(3) | {"pretrained_config.num_hidden_layers": 5}
+    manifest = read(write_document(make_document(changes), tmp_path))
+    parts = [RankPart.of(manifest, rank) for rank in range(6)]
+    assert [part.num_layers for part in parts] == [2, 2, 2, 2, 1, 1]
+    assert [part.is_first_stage for part in parts] == [True] * 2 + [False] * 4
+    assert [part.is_last_stage for part in parts] == [False] * 4 + [True] * 2
+    assert {part.first_rank_of_last_stage for part in parts} == {4}
+    sizes = [KvLayout.of(manifest, part).block_bytes for part in parts]
+    assert sizes[0] == 2 * sizes[5] == manifest.block_bytes
 
 
 @pytest.mark.parametrize(
@@ -50,11 +65,17 @@ def test_a_quantized_cache_has_one_byte_a_number_and_few_heads_are_doubled(engin
         ),
         (
             {"pretrained_config.mapping.tp_size": 1, "pretrained_config.mapping.world_size": 1},
-            "pretrained_config.mapping.tp_size is 1, but it is to be served on 2 GPUs. Build it with --tp-size 2.",
+            (
+                "pretrained_config.mapping means 1 ranks (tp_size 1 and pp_size 1), and 2 run it. "
+                "`jetway serve` starts them all, by executor.mpirun."
+            ),
         ),
         (
             pipelined(2),
-            "pretrained_config.mapping.pp_size is 2, and pipelines are not served. Build it with --pp-size 1.",
+            (
+                "pretrained_config.mapping means 4 ranks (tp_size 2 and pp_size 2), and 2 run it. "
+                "`jetway serve` starts them all, by executor.mpirun."
+            ),
         ),
         # One of what the manifest's reader refuses; tests/builder has them all.
         (

@@ -29,7 +29,7 @@ def device(model: Llama) -> StandInDevice:
 @pytest.fixture
 def directory(tmp_path: Path, model: Llama, device: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An engine's, and the TensorRT that loads it onto `device`."""
-    monkeypatch.setitem(sys.modules, "tensorrt", StandInTensorRt(model, SIZES, device))
+    monkeypatch.setitem(sys.modules, "tensorrt", StandInTensorRt([(model, device)], SIZES))
     return write_directory(tmp_path, model, SIZES)
 
 

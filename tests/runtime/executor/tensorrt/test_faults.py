@@ -16,6 +16,7 @@ from jetway.runtime.executor.tensorrt.inputs import InputBuffers
 from jetway.runtime.executor.tensorrt.launch import StepLaunch
 from jetway.runtime.executor.tensorrt.pools import StepBlocks
 from jetway.runtime.executor.tensorrt.runner import StepRunner
+from jetway.runtime.executor.tensorrt.sampler import StepSampler
 from jetway.runtime.executor.tensorrt.sampling import Choice
 from jetway.runtime.executor.trt_bindings import BoundStep
 from jetway.runtime.executor.trt_tensors import Tensor
@@ -42,10 +43,11 @@ class Fleeting(dict[str, Tensor]):
 class Late(NamedTuple):
     """A choice that is made once it is asked for."""
 
-    make: Callable[[], Choice]
+    make: Callable[[], Choice | None]
 
     def report(self) -> Sampled:
-        return self.make().report()
+        choice = self.make()
+        return choice.report() if choice else Sampled((), {}, {})
 
 
 class Fault(NamedTuple):
@@ -145,6 +147,13 @@ def logits_are_read_only_when_they_are_waited_for(
 ) -> object:
     sample(self, step, states)  # feeds the next step
     return Late(lambda: sample(self, step, states))
+
+
+@in_place_of(StepSampler, "fill", "token .* of ")
+def tokens_that_the_device_alone_knows_are_not_filled_in(
+    self: StepSampler, step: BoundStep, input_ids: torch.Tensor
+) -> None:
+    pass
 
 
 @in_place_of(TensorRtEngine, "launch", "token .* of ")

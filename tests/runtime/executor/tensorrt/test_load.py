@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,19 @@ from jetway.builder.manifest import read
 from jetway.runtime.config import ExecutorConfig, ServeConfig
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor import tensorrt
+from jetway.runtime.executor.tensorrt import load as loading
 from jetway.runtime.executor.tensorrt.contexts import EngineContexts
-from jetway.runtime.executor.tensorrt.load import load, num_blocks
+from jetway.runtime.executor.tensorrt.load import check_devices, load, num_blocks
+from jetway.runtime.executor.tensorrt.plugins import import_package
 from jetway.runtime.executor.trt_kv import KvLayout
+from jetway.runtime.executor.trt_rank import RankPart
 from jetway.runtime.serve import load_engine
 from tests.support.cuda_stand_in import StandInDevice
+from tests.support.thread_ranks import Meeting
+from tests.support.trt_interpreter import Sizes
+from tests.support.trt_llama import Llama
 from tests.support.trt_manifest import make_document, write_document
+from tests.support.trt_served import make_device
 
 SETTINGS = ExecutorConfig(num_device_blocks=16, host_cache_memory=0)
 LIBRARY = "tensorrt_llm/libs/libnvinfer_plugin_tensorrt_llm.so"
@@ -102,7 +110,9 @@ def test_where_the_library_cannot_be_loaded_alone_the_package_is_imported(
 
 
 def test_where_neither_works_both_reasons_are_given(directory: Path, device: StandInDevice, site: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be loaded \(.*No such file.*imported: MPI cannot start"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be loaded \(.*No such file.*the package: .*imported: MPI cannot start"
+    ):
         load(directory, SETTINGS, device)
 
 
@@ -125,10 +135,43 @@ def test_a_package_that_is_not_installed_is_named(directory: Path, device: Stand
         load(directory, SETTINGS, device)
 
 
-def test_an_engine_of_two_ranks_is_refused(tmp_path: Path, device: StandInDevice, library: Library) -> None:
+def test_an_engine_of_two_ranks_is_refused_by_one(tmp_path: Path, device: StandInDevice, library: Library) -> None:
     write_document(make_document(), tmp_path)
-    with pytest.raises(ConfigError, match="tp_size is 2, but it is to be served on 1 GPUs"):
+    with pytest.raises(ConfigError, match=r"means 2 ranks \(tp_size 2 and pp_size 1\), and 1 run it"):
         load(tmp_path, SETTINGS, device)
+
+
+def test_ranks_import_the_package_and_need_a_gpu_each(
+    directory: Path, device: StandInDevice, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four on one machine; no library is loaded beside the package."""
+    with pytest.raises(ConfigError, match="tensorrt_llm cannot be imported: MPI cannot start"):
+        import_package()
+    monkeypatch.setenv("IS_BUILDING", "1")
+    with pytest.raises(ConfigError, match="IS_BUILDING is set"):
+        import_package()
+    four = Meeting(4).ranks()
+    with ThreadPoolExecutor(4) as threads:
+        for _ in threads.map(lambda ranks: check_devices(ranks, f"host-{ranks.rank // 2}", 2), four):
+            pass
+        crowded = [threads.submit(check_devices, ranks, "host", 3) for ranks in four]
+    for each in crowded:
+        with pytest.raises(ConfigError, match="4 ranks run on host, each on a GPU of its own, and it has 3"):
+            each.result()
+
+
+def test_a_rank_loads_with_the_package_and_knows_its_place(
+    tmp_path: Path, model: Llama, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is then assembled is shown by test_many_ranks."""
+    (site / "tensorrt_llm/__init__.py").write_text("")
+    write_document(make_document(), tmp_path)
+    places = list[int]()
+    monkeypatch.setattr(loading, "assemble", lambda *arguments: places.append(arguments[-1].rank))
+    device = make_device(model, Sizes())
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda ranks: load(tmp_path, SETTINGS, device, ranks), Meeting(2).ranks()))
+    assert sorted(places) == [0, 1] and "tensorrt_llm" in sys.modules
 
 
 def test_a_file_that_tensorrt_does_not_take_is_refused(
@@ -154,14 +197,14 @@ def test_the_pool_takes_what_it_is_told_to_or_most_of_what_is_free(
 ) -> None:
     manifest = read(directory)
     assert manifest.tensorrt is not None and manifest.block_bytes == 2048
-    layout = KvLayout.of(manifest, manifest.tensorrt)
+    layout = KvLayout.of(manifest, RankPart.of(manifest, 0))
     assert num_blocks(manifest, layout, ExecutorConfig(**settings), 100 << 10) == expected
 
 
 def test_no_room_for_a_block_and_more_blocks_than_offsets_reach_are_refused(directory: Path) -> None:
     manifest = read(directory)
     assert manifest.tensorrt is not None
-    layout = KvLayout.of(manifest, manifest.tensorrt)
+    layout = KvLayout.of(manifest, RankPart.of(manifest, 0))
     with pytest.raises(ConfigError, match="2000 bytes are free on the GPU beside the engine, of which"):
         num_blocks(manifest, layout, ExecutorConfig(), 2000)
     with pytest.raises(ConfigError, match="offsets reach 536870912"):

@@ -130,7 +130,7 @@ def test_copies_wait_for_steps_that_still_need_their_blocks(
 def test_each_step_runs_in_the_smallest_profile_that_takes_it(
     directory: Path, model: Llama, device: StandInDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "tensorrt", StandInTensorRt(model, SIZES, device, profiles=[4, 16, 64]))
+    monkeypatch.setitem(sys.modules, "tensorrt", StandInTensorRt([(model, device)], SIZES, profiles=[4, 16, 64]))
     engine = load_stand_in(directory, settings_of(model, SIZES, NUM_HOST_BLOCKS), device)
     jobs = [Job([7] * 9, 3), Job([9] * 8, 3)]
     generate(engine, jobs)
