@@ -53,7 +53,8 @@ class ExecutorConfig:
     num_device_blocks: int | None = setting(None, "blocks of the device pool, instead of kv_cache_memory", low=1)
     pp_size: int = setting(
         1,
-        "stages of a pipeline, each a process with a slice of the layers; a TensorRT engine has those it was built for",
+        "stages of a pipeline, each a process with a slice of the layers (of the simulated engine: a thread); a TensorRT "
+        "engine has those it was built for",
         low=1,
         high=8,
     )

@@ -10,21 +10,15 @@ from jetway.builder.manifest import Manifest
 
 from .config import ExecutorConfig
 from .errors import ConfigError
+from .executor.description import num_stages
 
 
 def num_ranks(manifest: Manifest, settings: ExecutorConfig) -> int:
     """Of how many processes the executor consists. Raises ConfigError when the settings contradict the engine."""
+    stages = num_stages(manifest, settings)
     if settings.backend == "simulated":
         return 1  # its stages are threads
-    build = manifest.tensorrt
-    if build is None:
-        return settings.pp_size
-    if settings.pp_size not in (1, build.pp_size):
-        raise ConfigError(
-            f"pp_size is {settings.pp_size}, but the TensorRT engine was built with pp_size {build.pp_size}; leave it out, "
-            f"or build the engine with --pp-size {settings.pp_size}"
-        )
-    return build.tp_size * build.pp_size
+    return stages if manifest.tensorrt is None else stages * manifest.tensorrt.tp_size
 
 
 def start_ranks(argv: Sequence[str], settings: ExecutorConfig, num_ranks: int) -> list[str]:

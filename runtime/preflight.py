@@ -15,6 +15,7 @@ from .errors import ConfigError
 from .executor.description import as_configured
 from .gateway.tls import load_tls
 from .mpirun import num_ranks
+from .overlap import make_overlap
 from .policy import limits
 
 _PYTHON_TIMEOUT_S = 20.0
@@ -30,6 +31,7 @@ def check(config: ServeConfig) -> int:
     engine = as_configured(manifest, config.executor, kind=manifest.engine)
     try:
         limits(config.scheduler, engine).check_engine(engine)
+        make_overlap(config.scheduler.overlap, engine.num_stages)
         make_access(config)
         load_tls(config.gateway)
     except (LimitError, ClassError) as error:

@@ -81,10 +81,10 @@ def simulate(manifest: Manifest, settings: ExecutorConfig) -> "Engine":
     from .executor.simulated_pipeline import SimulatedPipeline
 
     shape = as_configured(manifest, settings, kind="simulated")
-    description = replace(shape, engine_id=f"simulated-{shape.engine_id}", num_stages=settings.pp_size)
+    description = replace(shape, engine_id=f"simulated-{shape.engine_id}")
     step_time = StepTimeModel(step_s=settings.simulated_step_s)
     behaviour = SimulatedBehaviour(step_time=step_time, verify_kv=False)  # a test's oracle costs time in every step
-    kind = SimulatedEngine if settings.pp_size == 1 else SimulatedPipeline
+    kind = SimulatedEngine if description.num_stages == 1 else SimulatedPipeline
     return kind(description, frozenset(manifest.tokens.eos_ids), behaviour)
 
 

@@ -1,5 +1,6 @@
 """What an engine directory's manifest means to an executor: the sizes of its pools, and the engine as described."""
 
+from dataclasses import replace
 from importlib.metadata import version
 
 from jetway.builder.manifest import Manifest
@@ -23,8 +24,8 @@ def host_blocks(manifest: Manifest, host_cache_memory: int) -> int:
 
 
 def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) -> EngineDescription:
-    """The engine with the pools that the settings ask for. Raises ConfigError when the device pool holds no block."""
-    return describe(
+    """The engine with the pools and stages that the settings ask for. Raises ConfigError for what it cannot have."""
+    whole = describe(
         manifest,
         kind=kind,
         num_device_blocks=device_blocks(
@@ -32,6 +33,20 @@ def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) ->
         ),
         num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
     )
+    return replace(whole, num_stages=num_stages(manifest, settings))
+
+
+def num_stages(manifest: Manifest, settings: ExecutorConfig) -> int:
+    """Of the pipeline. Raises ConfigError for others than those that the engine was built for."""
+    if manifest.tensorrt is None or settings.backend == "simulated":
+        return settings.pp_size
+    built = manifest.tensorrt.pp_size
+    if settings.pp_size not in (1, built):
+        raise ConfigError(
+            f"pp_size is {settings.pp_size}, but the TensorRT engine was built with pp_size {built}; leave it out, "
+            f"or build the engine with --pp-size {settings.pp_size}"
+        )
+    return built
 
 
 def describe(manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_blocks: int) -> EngineDescription:
