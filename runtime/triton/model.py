@@ -42,11 +42,10 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             try:
                 exchange = Exchange(self._transport.connection(self._asked(request)))
+                threading.Thread(target=self._run, args=(sender, exchange), daemon=True).start()
             except Exception as error:  # noqa: BLE001  # told to the client
                 _fail(sender, error)
                 self._slots.release()
-            else:
-                threading.Thread(target=self._run, args=(sender, exchange), daemon=True).start()
 
     def finalize(self) -> None:
         """Triton has let the requests end; what still runs is cancelled."""
@@ -55,12 +54,17 @@ class TritonPythonModel:
             self._slots.acquire()
 
     def _asked(self, request: Any) -> Asked:
-        given = json.loads(request.parameters() or "{}")
+        """Raises Failed for what Triton takes of a client in JSON though it is no text."""
+        try:
+            request_id, given = request.request_id(), json.loads(request.parameters() or "{}")
+        except UnicodeDecodeError as error:
+            message = f"the id and the parameters of a request must be UTF-8, not {error.object!r:.200}"
+            raise Failed(message, "INVALID_ARG") from error
         parameters = {name: given[name] for name in (PRIORITY, TIMEOUT) if name in given}
         if request.timeout() > 0:
             parameters.setdefault(TIMEOUT, request.timeout())
         inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        return Asked(self._name, request.request_id(), inputs, parameters)
+        return Asked(self._name, request_id, inputs, parameters)
 
     def _run(self, sender: Any, exchange: Exchange) -> None:
         try:

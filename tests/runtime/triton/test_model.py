@@ -154,6 +154,22 @@ async def test_what_cannot_be_read_ends_its_request_and_keeps_no_place(url: str)
     assert error.message.startswith("a fault of Jetway's model: AttributeError: ")
 
 
+async def test_what_is_no_text_ends_its_request_as_the_clients_fault(url: str) -> None:
+    """Triton's JSON may be any bytes."""
+
+    class Undecodable(InferenceRequest):
+        def request_id(self) -> str:
+            return b"a\xff".decode()
+
+    async with loaded("ensemble", url) as model:
+        request = Undecodable(TEXT)
+        model.execute([request])
+        error = error_of(await said(request))
+    assert error == TritonError(
+        "the id and the parameters of a request must be UTF-8, not b'a\\xff'", TritonError.INVALID_ARG
+    )
+
+
 async def test_jetway_may_be_restarted(
     engine_dir: Path, scheduler: FakeScheduler, tokenizer: Tokenizer, scheme: str
 ) -> None:
