@@ -6,6 +6,7 @@ and numpy (below 2), over gRPC where tritonclient is there too.
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from .over_http import HttpTransport, Output
 log = logging.getLogger(__name__)
 
 CANCEL_CHECK_S = 0.05  # how often it is asked whether a client has gone
+SERVER_CHECK_S = 0.5  # and whether the server has
 PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # parameters of a request: Triton shows no others to a model
 
 
@@ -35,6 +37,7 @@ class TritonPythonModel:
         self._max_requests = int(settings["max_requests"])
         self._slots = threading.Semaphore(self._max_requests)
         self._cancellations = _Cancellations()
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
     def execute(self, requests: Sequence[Any]) -> None:
         for request in requests:
@@ -177,6 +180,15 @@ class _Cancellations:
             for watched in running:
                 watched.check()
             time.sleep(CANCEL_CHECK_S)
+
+
+def _end_with(server: int) -> None:
+    """End the process once its parent has, the server. Triton's code waits for ever for the answers of one that was killed,
+    and the requests would run on in Jetway. (While it waits at the end of `execute` no Python runs, nor does this.)
+    """
+    while os.getppid() == server:
+        time.sleep(SERVER_CHECK_S)
+    os._exit(1)
 
 
 def _fail(sender: Any, error: Exception) -> None:
