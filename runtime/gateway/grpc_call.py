@@ -1,7 +1,7 @@
 """What every gRPC service of the gateway shares: who calls, and errors as statuses."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
@@ -39,5 +39,13 @@ async def errors_as_status(context: Context) -> AsyncIterator[None]:
     try:
         yield
     except JetwayError as error:
-        details = error_to_proto(error).SerializeToString()
-        await context.abort(grpc.StatusCode[edge_of(error).grpc], error.message, ((ERROR_KEY, details),))
+        await abort(context, edge_of(error).grpc, error.message, error)
+
+
+async def abort(context: Context, status: str, message: str, error: JetwayError) -> None:
+    """End the call with the status of this name, and the whole error in its trailing metadata. A client that reads nothing is
+    told once it reads, or goes without having been told.
+    """
+    details = error_to_proto(error).SerializeToString()
+    with suppress(grpc.aio.InternalError):  # it has gone
+        await context.abort(grpc.StatusCode[status], message, ((ERROR_KEY, details),))

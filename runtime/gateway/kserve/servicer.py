@@ -11,9 +11,8 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from jetway.runtime.errors import InvalidArgument, JetwayError, Unavailable, Unimplemented, edge_of
 from jetway.runtime.gateway.access import Envelope
-from jetway.runtime.gateway.grpc_call import caller_of
+from jetway.runtime.gateway.grpc_call import abort, caller_of
 from jetway.runtime.gateway.words import is_plain
-from jetway.runtime.wire import error_to_proto
 
 from . import describe, protobuf
 from .edge import Edge
@@ -23,7 +22,6 @@ from .stream import InferStream, RequestFailed
 
 CLASS_KEY = "x-jetway-class"  # metadata of a call
 SEVERAL = "ModelInfer RPC doesn't support models with decoupled transaction policy"
-ERROR_KEY = "jetway-error-bin"
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -140,7 +138,5 @@ async def _errors_as_status(context: Context, request_id: str) -> AsyncIterator[
 
 
 async def _abort(context: Context, error: JetwayError, request_id: str) -> None:
-    """End the call with the status that Triton has for the error, and the whole error in its trailing metadata."""
-    details = error_to_proto(error).SerializeToString()
-    status = grpc.StatusCode[edge_of(error).kserve_grpc]
-    await context.abort(status, message_of(error, request_id), ((ERROR_KEY, details),))
+    """End the call with the status and the message that Triton has for the error."""
+    await abort(context, edge_of(error).kserve_grpc, message_of(error, request_id), error)

@@ -1,6 +1,7 @@
 """jetway.v1.Inference when it does not go well: statuses, errors in deltas, cancellation, clients that do not read."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,10 @@ async def test_cancellation_cancels_the_call(stub: Any, scheduler: FakeScheduler
         await reading
 
 
-async def test_client_that_reads_nothing_loses_its_own_call_only(tmp_path: Path, scheduler: FakeScheduler) -> None:
+async def test_client_that_reads_nothing_loses_its_own_call_only(
+    tmp_path: Path, scheduler: FakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes without having been told; of that nothing is logged."""
     engine_dir = write_engine(tmp_path, words("x" * (1 << 20)))
     prompt = inference_pb2.GenerateRequest(token_ids=inference_pb2.TokenIds(ids=[0]))
     async with (
@@ -157,3 +161,4 @@ async def test_client_that_reads_nothing_loses_its_own_call_only(tmp_path: Path,
         scheduler.script = answering([0], reason=LENGTH)
         assert (await stub.Generate(prompt)).usage.completion_tokens == 1
         call.cancel()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

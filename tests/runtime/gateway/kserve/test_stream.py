@@ -1,6 +1,7 @@
 """ModelStreamInfer: what clients see of several requests on one stream."""
 
 import asyncio
+import logging
 import queue
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -234,7 +235,10 @@ async def test_the_synchronous_client_streams_and_cancels(
     await asyncio.to_thread(client.close)
 
 
-async def test_a_client_that_does_not_read_loses_its_stream(tmp_path: Path, scheduler: FakeScheduler) -> None:
+async def test_a_client_that_does_not_read_loses_its_stream(
+    tmp_path: Path, scheduler: FakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes without having been told; of that nothing is logged."""
     engine_dir = write_engine(tmp_path, words("x" * (1 << 20)))
     async with (
         running_gateway(engine_dir, scheduler.address, stall_limit_s=0.2) as gateway,
@@ -251,3 +255,4 @@ async def test_a_client_that_does_not_read_loses_its_stream(tmp_path: Path, sche
             await asyncio.sleep(0)
 
         assert {await scheduler.cancels.get() for _ in range(2)} == set(handles)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
