@@ -1,6 +1,7 @@
 """The command line of `jetway`: what may be written, and what was."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -188,7 +189,8 @@ def _add_doctor(commands: "argparse._SubParsersAction[_Parser]") -> None:
 def _gateway_url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        is_url = parts.scheme in ("http", "https", "grpc", "grpcs") and bool(parts.hostname) and parts.port != 0
+        is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        is_url = parts.scheme in ("http", "https", "grpc", "grpcs") and is_address and not re.search(r"[\s?#]", text)
     except ValueError:
         is_url = False
     if not is_url:

@@ -21,7 +21,9 @@ _CODES = {
     404: "NOT_FOUND",
     413: "INVALID_ARG",
     501: "UNSUPPORTED",
+    502: "UNAVAILABLE",  # of a proxy that does not reach the gateway
     503: "UNAVAILABLE",
+    504: "UNAVAILABLE",
 }
 
 
@@ -86,13 +88,23 @@ class HttpConnection:
             self._connection.request("POST", self._path, self._body, headers)
             with self._connection.getresponse() as response:
                 if response.status != 200:
-                    raise Failed(_message(response.read()), _CODES.get(response.status, "INTERNAL"))
+                    raise self._failed(response)
                 unread = b""
                 while chunk := response.read1():
                     *events, unread = (unread + chunk).split(b"\n\n")
                     yield from map(self._said, events)
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, str(error) or type(error).__name__) from error
+
+    def _failed(self, response: http.client.HTTPResponse) -> Failed:
+        """The gateway's own error, which may be an event; or that of whatever else answers at its address."""
+        body = response.read()
+        try:
+            message = str(json.loads(body.removeprefix(b"data: "))["error"])
+        except (ValueError, KeyError, TypeError):
+            shown = body[:200].decode(errors="replace")
+            message = f"Jetway at {self._address} says {response.status} {response.reason}: {shown}"
+        return Failed(message, _CODES.get(response.status, "INTERNAL"))
 
     def _said(self, event: bytes) -> Said:
         """Raises Failed for an error."""
@@ -117,11 +129,3 @@ def _elements(name: str, array: Array) -> list[Any]:
     except UnicodeDecodeError as error:
         message = f"inference input '{name}' is not UTF-8: {error.reason} at byte {error.start}"
         raise Failed(message, "INVALID_ARG") from error
-
-
-def _message(body: bytes) -> str:
-    """Of an error, which may be an event."""
-    try:
-        return str(json.loads(body.removeprefix(b"data: "))["error"])
-    except (ValueError, KeyError):
-        return body[:200].decode(errors="replace")

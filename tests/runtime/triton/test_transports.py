@@ -90,6 +90,24 @@ async def test_what_is_no_answer_of_jetways_still_ends_the_request(babbled: str,
     assert error.message.startswith(message)
 
 
+@pytest.mark.parametrize(("status", "body"), [("404 Not Found", ""), ("502 Bad Gateway", "[]")])
+async def test_another_servers_error_says_where_it_comes_from(status: str, body: str) -> None:
+    """A proxy's, say."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        error = await fault_at(f"http://{address}")
+    code = TritonError.NOT_FOUND if status.startswith("404") else TritonError.UNAVAILABLE
+    assert error == TritonError(f"Jetway at {address} says {status}: {body}", code)
+
+
 class _Silent(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]  # tritonclient has no types
     async def ModelStreamInfer(self, request_iterator: Any, context: Any) -> None:
         """Ends at once, and well."""
