@@ -65,6 +65,8 @@ client that reads nothing for `stall_limit_s` loses it.
 **Stop.** A request to `tensorrt_llm` with `stop` true ends those with the same id and tenant on this gateway, whatever
 model runs them. They end with what they have.
 
+**Ends.** Token ids hold the end token or the stop word that ended them, and `num_output_tokens` counts it; text ends before.
+
 **Priority.** A level: 1 is the best, 0 the default, one that is no level here becomes the default in silence
 (`jetway_remapped_priorities_total` counts them). Levels are those of the service classes, as the configuration of each
 model says. The class may be named instead (`X-Jetway-Class`, in gRPC `x-jetway-class`); one of another level is refused.
@@ -90,22 +92,26 @@ there are no caches and batches of Triton's kind, so what would count them is 0 
 `jetway triton-repo --output DIR --url URL` writes a model repository for a Triton server with the Python backend and numpy
 below 2: `ensemble`, `tensorrt_llm_bls` and `tensorrt_llm` hand their requests to the gateway at URL and stream the answers
 back. They are decoupled: use `ModelStreamInfer`, `/generate_stream`, or `/generate` for a whole answer. The last data are
-final there too. A client that leaves cancels its request in Jetway.
+final there too. A client that leaves cancels its request in Jetway, unless it waits for `/generate`: Triton does not see
+it leave, and the answer is generated to its end.
 
 | URL | what carries requests | the environment of Triton's Python backend needs |
 |---|---|---|
 | `http://HOST:PORT` of `port`; `https`, and with a path, behind a proxy | `/generate_stream` | numpy |
 | `grpc://HOST:PORT` of `grpc_port`; `grpcs` for TLS | `ModelStreamInfer` | numpy and `tritonclient[grpc]` |
 
-Clients see the same of both, but that an error in the middle of an answer is always INTERNAL over HTTP. A model that lacks
+Clients see the same of both, but that an error in the middle of an answer is always INTERNAL over HTTP. Every error of Jetway's
+is a 400 of Triton's `/generate` and `/generate_stream`, that of a full queue too, without `Retry-After`. A model that lacks
 what its URL needs does not load, and says so. Over TLS the certificate is checked against the machine's authorities
-(`SSL_CERT_FILE`), by gRPC against its own (`GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`).
+(`SSL_CERT_FILE`), by gRPC against its own (`GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`); a gateway with `tls_client_ca` lets none of
+them in.
 
 Triton shows a model no priority, so it goes as the parameter `jetway_priority`, a level, and `jetway_timeout`, in
 microseconds, beside Triton's own timeout; both work the same at the gateway itself, also in `/generate`. `JETWAY_API_KEY`
-in Triton's environment is the key that is sent. Every request has a connection of its own: while Jetway is down requests
-end as UNAVAILABLE, what was running too; once it is back they are served, without a restart of Triton. An executor that is
-lost is not seen at all.
+in Triton's environment is the key that is sent, for whoever reaches Triton: headers and metadata of its clients,
+`Authorization` and `X-Jetway-Class` among them, do not get through. Every request has a connection of its own: while Jetway
+is down requests end as UNAVAILABLE, what was running too; once it is back they are served, without a restart of Triton. An
+executor that is lost is not seen at all.
 
 **A Triton server by hand.** NVIDIA's containers have `tritonserver` and the Python backend: `pip install 'numpy<2'
 'tritonclient[grpc]'` there, and start it with `--model-repository=DIR`. Without a container or a GPU the wheel of
@@ -120,12 +126,14 @@ mkdir -p backends/python
 ln -s $server/backends/python/* $server/python_backend_stubs/3.11/* backends/python/
 export PATH=$PWD/triton/bin:$PATH    # the backend runs the Python that it finds first
 export LD_LIBRARY_PATH=$(python -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
-$server/bin/tritonserver --model-repository=triton-models --backend-directory=backends \
-  --http-port=9000 --grpc-port=9001 --allow-metrics=false --pinned-memory-pool-byte-size=0
+$server/bin/tritonserver --model-repository=triton-models --backend-directory=backends \\
+  --http-address=127.0.0.1 --http-port=9000 --grpc-address=127.0.0.1 --grpc-port=9001 \\
+  --allow-metrics=false --pinned-memory-pool-byte-size=0
 ```
 
 Links, not copies: the backend finds its libraries beside where it really lies. With numpy 2 the models load, and die of
-their first text. `GET /v2/health/ready` answers 200 once it is up, and SIGTERM stops it.
+their first text. Without the two addresses Triton listens on all of the machine's. `GET /v2/health/ready` answers 200 once
+it is up, whether Jetway is or not, and SIGTERM stops it.
 """
 
 
