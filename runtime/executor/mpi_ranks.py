@@ -21,17 +21,19 @@ LONGEST_PAUSE_S = 5e-3
 class MpiRanks:
     """This process among those that one mpirun has started. See Ranks.
 
-    MPI waits by looking without a pause; here a receiver pauses between its looks. What no receiver has taken yet moves
-    on whenever this process sends or receives. That a rank is lost MPI does not say: mpirun and the supervisor then end
-    the others.
+    MPI waits by looking without a pause; here a receiver pauses between its looks. What is too large to go at once moves on
+    only while its sender calls MPI: a thread does, as nobody else may. That a rank is lost MPI does not say: mpirun and the
+    supervisor then end the others.
     """
 
     def __init__(self, world: "MPI.Intracomm") -> None:
         self.rank = world.rank
         self.size = world.size
         self._world = world
+        self._failure: EngineFailed | None = None  # of what the thread moves on
         self._unsent: list[MPI.Request] = []
-        self._sending = threading.Lock()  # guards `_unsent`
+        self._sending = threading.Condition()  # guards `_unsent`
+        threading.Thread(target=self._move_on, name="sending", daemon=True).start()
 
     @classmethod
     def join(cls, size: int) -> "MpiRanks":
@@ -58,8 +60,12 @@ class MpiRanks:
 
     def send(self, message: bytes, to: int, channel: Channel) -> None:
         with _translated(), self._sending:
-            self._unsent = [request for request in self._unsent if not request.Test()]
-            self._unsent.append(self._world.Isend(message, to, channel))
+            if self._failure is not None:
+                raise self._failure
+            request = self._world.Isend(message, to, channel)
+            if not request.Test():
+                self._unsent.append(request)
+                self._sending.notify()
 
     def receive(self, source: int, channel: Channel) -> bytes:
         from mpi4py import MPI
@@ -79,7 +85,27 @@ class MpiRanks:
 
         with _translated(), self._sending:
             MPI.Request.Waitall(self._unsent)
+            self._unsent = []  # and so nothing that the thread would ask MPI
             MPI.Finalize()
+
+    def _move_on(self) -> None:
+        """For ever: look after what is unsent, with the pauses of a receiver."""
+        try:
+            with _translated():
+                while True:
+                    with self._sending:
+                        self._sending.wait_for(lambda: self._unsent)
+                    began_s = time.monotonic()
+                    while self._has_unsent():
+                        time.sleep(pause_s(time.monotonic() - began_s))
+        except EngineFailed as failure:
+            self._failure = failure  # raised again by whoever sends
+
+    def _has_unsent(self) -> bool:
+        """Whether something still is; what has gone is forgotten."""
+        with self._sending:
+            self._unsent = [request for request in self._unsent if not request.Test()]
+            return bool(self._unsent)
 
 
 def pause_s(waited_s: float) -> float:

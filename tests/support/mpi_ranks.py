@@ -4,6 +4,7 @@ What it sees it prints; the test compares.
 """
 
 import os
+import signal
 import sys
 import threading
 from hashlib import sha256
@@ -76,6 +77,20 @@ def threads(ranks: Ranks) -> None:
         say(f"answers: {answers == [str(number).encode() for number in range(NUM_ROUNDS)]}")
 
 
+def silent(ranks: Ranks) -> None:
+    """Rank 0 sends, and leaves MPI alone until rank 1 says otherwise that all has come."""
+    heard = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda number, frame: heard.set())
+    if ranks.rank == 0:
+        ranks.send(str(os.getpid()).encode(), 1, Channel.PLANS)
+        ranks.send(LARGE, 1, Channel.PLANS)
+        heard.wait()
+    else:
+        pid = int(ranks.receive(0, Channel.PLANS))
+        say(f"received {sha256(ranks.receive(0, Channel.PLANS)).hexdigest()}")
+        os.kill(pid, signal.SIGUSR1)
+
+
 def empty(ranks: Ranks) -> None:
     """A message may be empty."""
     if ranks.rank == 0:
@@ -92,7 +107,7 @@ def nobody(ranks: Ranks) -> None:
         say(f"{type(error).__name__}: {error.message.partition(':')[0]}")
 
 
-SCENES = {"order": order, "ring": ring, "threads": threads, "empty": empty, "nobody": nobody}
+SCENES = {"order": order, "ring": ring, "threads": threads, "silent": silent, "empty": empty, "nobody": nobody}
 
 if __name__ == "__main__":
     sys.exit(main())
