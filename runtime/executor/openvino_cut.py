@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import openvino as ov
 from openvino import opset13 as ops
 
+from jetway.builder.manifest import stage_layers
 from jetway.runtime.errors import ConfigError
 
 from .openvino_graph import PAGED_ATTENTION, named_parameter
@@ -34,10 +35,8 @@ class Stage:
         return self.index == self.num_stages - 1
 
     def layers(self, num_layers: int) -> range:
-        """Stages differ by one layer at most, and the first ones have it, as in TensorRT-LLM."""
-        each, more = divmod(num_layers, self.num_stages)
-        first = self.index * each + min(self.index, more)
-        return range(first, first + each + (self.index < more))
+        """Spread as TensorRT-LLM spreads them."""
+        return stage_layers(num_layers, self.num_stages)[self.index]
 
 
 WHOLE = Stage(0, 1)

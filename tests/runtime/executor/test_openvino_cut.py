@@ -16,8 +16,6 @@ from jetway.builder.manifest import OPENVINO_MODEL_FILE
 from jetway.builder.progress import Progress
 from jetway.builder.spec import BuildSpec
 from jetway.builder.stages import build
-from jetway.builder.tensorrt.options import TensorRtOptions
-from jetway.builder.tensorrt.parallel import ranks
 from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor.base import Int32Array, Sampled, StepBatch, SynchronousEngine
 from jetway.runtime.executor.noise import Float32Array
@@ -122,12 +120,6 @@ def test_stages_compute_what_the_model_does(
         assert generate(stages, JOBS, chunk_tokens=32) == expected
         for logits, reference in zip(stages.logits, whole.logits, strict=True):
             np.testing.assert_allclose(logits, reference, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("num_layers", "num_stages"), [(5, 3), (6, 3), (7, 4), (1, 1), (32, 5)])
-def test_layers_are_spread_as_tensorrt_llm_does(num_layers: int, num_stages: int) -> None:
-    expected = [rank.layers for rank in ranks(TensorRtOptions(pp_size=num_stages), num_layers)]
-    assert [Stage(index, num_stages).layers(num_layers) for index in range(num_stages)] == expected
 
 
 def weight_bytes(model: ov.Model) -> int:
