@@ -3,8 +3,8 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -17,38 +17,12 @@ from .base import Int32Array, Launch, Sampled, StepBatch
 from .noise import Float32Array
 from .openvino_cut import Stage
 from .openvino_model import PagedModel, Resources
+from .pipeline import InThread, refuse_pending, tie_of
 from .rank_messages import receive, send
 from .ranks import Channel, Ranks
 from .sampling import sample
 
 log = logging.getLogger(__name__)
-
-
-Outcome = Float32Array | Sampled  # hidden states, but of the last stage
-
-
-@dataclass(frozen=True, slots=True)
-class SampledHere:
-    """A launch of the last stage."""
-
-    outcome: "Future[Outcome]"
-
-    def wait(self) -> Sampled:
-        sampled = self.outcome.result()
-        assert isinstance(sampled, Sampled)
-        return sampled
-
-
-@dataclass(frozen=True, slots=True)
-class SampledElsewhere:
-    """A launch of any other stage."""
-
-    ranks: Ranks
-
-    def wait(self) -> Sampled:
-        sampled = receive(self.ranks, self.ranks.size - 1, Channel.SAMPLED)
-        assert isinstance(sampled, Sampled)
-        return sampled
 
 
 class OpenVinoStage:
@@ -62,6 +36,7 @@ class OpenVinoStage:
         self.max_launches = ranks.size
         self._model = model
         self._ranks = ranks
+        self._tie = tie_of(ranks, ranks.size - 1)
         self._thread = ThreadPoolExecutor(1, "stage")
         self._copies: list[Callable[[], None]] = []  # until the next launch
 
@@ -87,47 +62,40 @@ class OpenVinoStage:
         self._copies.append(lambda: self._model.pools.copy_in(host_blocks, device_blocks))
 
     def launch(self, batch: StepBatch) -> Launch:
-        """Raises EngineFailed for a row whose token the last stage has yet to sample."""
-        if len(batch.pending_rows):
-            raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
+        """Raises EngineFailed as `refuse_pending` does."""
+        refuse_pending(batch)
         copies, self._copies = self._copies, []
-        outcome = self._thread.submit(self._step, copies, batch)
-        return SampledHere(outcome) if self._model.stage.is_last else SampledElsewhere(self._ranks)
+        return self._tie(InThread(self._thread.submit(self._step, copies, batch)))
 
-    def _step(self, copies: Sequence[Callable[[], None]], batch: StepBatch) -> Outcome:
-        """Compute, and send what comes of it to who waits for it. Raises EngineFailed."""
+    def _step(self, copies: Sequence[Callable[[], None]], batch: StepBatch) -> Sampled:
+        """What this stage samples: nothing, but of the last. Raises EngineFailed, of which the next stage hears."""
         try:
-            outcome = self._compute(copies, batch)
+            return self._compute(copies, batch)
         except EngineFailed as error:
-            self._send(error)
+            self._hand_on(error)
             raise
         except Exception as error:
             log.exception("a fault of ours in stage %d", self._model.stage.index)
             failure = EngineFailed(f"a fault of ours in a stage: {type(error).__name__}: {error}")
-            self._send(failure)
+            self._hand_on(failure)
             raise failure from error
-        self._send(outcome)
-        return outcome
 
-    def _compute(self, copies: Sequence[Callable[[], None]], batch: StepBatch) -> Outcome:
+    def _compute(self, copies: Sequence[Callable[[], None]], batch: StepBatch) -> Sampled:
         began = time.perf_counter()
         for copy in copies:
             copy()
         copied_s = time.perf_counter() - began
         values = self._model.infer(batch, None if self._model.stage.is_first else self._receive())
-        if not self._model.stage.is_last:
-            return values
-        return replace(sample(values, batch.sample_states), copy_wait_s=copied_s)
+        if self._model.stage.is_last:
+            return replace(sample(values, batch.sample_states), copy_wait_s=copied_s)
+        self._hand_on(values)
+        return Sampled((), {}, {}, copied_s)
 
     def _receive(self) -> Float32Array:
         hidden_states = receive(self._ranks, self._ranks.rank - 1, Channel.HIDDEN_STATES)
         assert isinstance(hidden_states, np.ndarray)
         return hidden_states
 
-    def _send(self, message: Outcome | EngineFailed) -> None:
-        """Hidden states to the next stage, and what was sampled to all others."""
+    def _hand_on(self, message: Float32Array | EngineFailed) -> None:
         if not self._model.stage.is_last:
             send(message, self._ranks, self._ranks.rank + 1, Channel.HIDDEN_STATES)
-            return
-        for rank in range(self._ranks.rank):
-            send(message, self._ranks, rank, Channel.SAMPLED)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
-from jetway.runtime.errors import EngineFailed
 from jetway.scheduler.plan import EngineDescription
 
 from .base import Int32Array, Launch, Sampled, StepBatch
+from .pipeline import refuse_pending
 from .simulated import PLAIN, SimulatedBehaviour, SimulatedEngine, StepTimeModel
 
 
@@ -53,9 +53,8 @@ class SimulatedPipeline(SimulatedEngine):
         self._enter(0, 0.0, lambda: copy(host_blocks, device_blocks))
 
     def launch(self, batch: StepBatch) -> Launch:
-        """Raises EngineFailed for a row whose token the last stage has yet to sample."""
-        if len(batch.pending_rows):
-            raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
+        """Raises EngineFailed as `refuse_pending` does."""
+        refuse_pending(batch)
         sampled: Future[Sampled] = Future()
         share_s = self._step_time.duration_s(batch) / len(self._stages)
         self._enter(0, share_s, lambda: sampled.set_result(self.execute(batch)))

@@ -4,9 +4,9 @@ import threading
 from dataclasses import replace
 
 from jetway.builder.manifest import Manifest
-from jetway.runtime.errors import EngineFailed
 from jetway.runtime.executor.base import Int32Array, Launch, StepBatch
 from jetway.runtime.executor.description import describe
+from jetway.runtime.executor.pipeline import refuse_pending, tie_of
 from jetway.runtime.executor.ranks import Ranks
 from jetway.runtime.executor.trt_bindings import StepBinder
 from jetway.scheduler.plan import EngineDescription
@@ -15,7 +15,6 @@ from .device import device_errors
 from .launch import CopyWait, StepLaunch
 from .pools import SlabPools, StepBlocks
 from .runner import StepRunner
-from .stages import tie_of
 
 
 class TensorRtEngine:
@@ -35,7 +34,7 @@ class TensorRtEngine:
         self._binder = binder
         self._runner = runner
         self._pools = pools
-        self._tie = tie_of(runner.part, ranks)
+        self._tie = tie_of(ranks, runner.part.first_rank_of_last_stage)
         self._calls = threading.Lock()  # held by the thread that launches, or waits, while it asks the runner
         self._last: StepLaunch | None = None
 
@@ -61,9 +60,9 @@ class TensorRtEngine:
             self._pools.copy_in(host_blocks, device_blocks)
 
     def launch(self, batch: StepBatch) -> Launch:
-        """Raises EngineFailed, in a pipeline also for a row whose token the last stage has yet to sample."""
-        if len(batch.pending_rows) and self._runner.part.num_stages > 1:
-            raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
+        """Raises EngineFailed, in a pipeline also as `refuse_pending` does."""
+        if self._runner.part.num_stages > 1:
+            refuse_pending(batch)
         step, blocks = self._binder.bind(batch), StepBlocks.of(batch, self._manifest.tokens_per_block)
         compute = self._runner.contexts.compute
         with self._calls, device_errors("the step"):

@@ -1,27 +1,43 @@
-"""What the last stage of a pipeline samples, on its way to the other stages."""
+"""What engines in stages have in common: the last stage samples, and the others are told."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from jetway.runtime.errors import EngineFailed
-from jetway.runtime.executor.base import Launch, Sampled
-from jetway.runtime.executor.rank_messages import receive, send
-from jetway.runtime.executor.ranks import Channel, Ranks
-from jetway.runtime.executor.trt_rank import RankPart
+
+from .base import Launch, Sampled, StepBatch
+from .rank_messages import receive, send
+from .ranks import Channel, Ranks
 
 Tie = Callable[[Launch], Launch]  # from a launch of this rank alone to one that knows what was sampled
 
 
-def tie_of(part: RankPart, ranks: Ranks | None) -> Tie:
-    """By its place in the pipeline. All ranks of the last stage sample alike; its first one tells the earlier stages."""
-    if part.num_stages == 1 or ranks is None:
+def refuse_pending(batch: StepBatch) -> None:
+    """Raises EngineFailed for a row whose token the last stage has yet to sample."""
+    if len(batch.pending_rows):
+        raise EngineFailed("the first stage cannot compute a token that the last one has not sampled yet")
+
+
+def tie_of(ranks: Ranks | None, first_of_last_stage: int) -> Tie:
+    """By the rank's place. All ranks of the last stage sample alike; its first one tells the earlier stages."""
+    if ranks is None or first_of_last_stage == 0:
         return lambda launch: launch
-    if not part.is_last_stage:
-        return lambda launch: SampledElsewhere(launch, ranks, part.first_rank_of_last_stage)
-    if part.rank == part.first_rank_of_last_stage:
-        return Teller(ranks, range(part.rank)).tell
+    if ranks.rank < first_of_last_stage:
+        return lambda launch: SampledElsewhere(launch, ranks, first_of_last_stage)
+    if ranks.rank == first_of_last_stage:
+        return Teller(ranks, range(first_of_last_stage)).tell
     return lambda launch: launch
+
+
+@dataclass(frozen=True, slots=True)
+class InThread:
+    """A launch that a thread does."""
+
+    sampled: "Future[Sampled]"
+
+    def wait(self) -> Sampled:
+        return self.sampled.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +55,6 @@ class SampledElsewhere:
         return replace(sampled, copy_wait_s=own.copy_wait_s)
 
 
-@dataclass(frozen=True, slots=True)
-class SampledHere:
-    """A launch of the last stage, for which a thread waits already."""
-
-    sampled: "Future[Sampled]"
-
-    def wait(self) -> Sampled:
-        return self.sampled.result()
-
-
 class Teller:
     """Tells the earlier stages of every step as soon as it is done: nobody may wait for it here until they have heard."""
 
@@ -58,7 +64,7 @@ class Teller:
         self._thread = ThreadPoolExecutor(1, "sampled")
 
     def tell(self, launch: Launch) -> Launch:
-        return SampledHere(self._thread.submit(self._wait, launch))
+        return InThread(self._thread.submit(self._wait, launch))
 
     def _wait(self, launch: Launch) -> Sampled:
         """Raises EngineFailed, of which the others are told too."""
