@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from jetway.builder.manifest import TensorRtBuild
 from jetway.runtime.config import ExecutorConfig, ServeConfig
+from jetway.runtime.errors import ConfigError
 from jetway.runtime.executor.base import Engine
 from jetway.runtime.preflight import read_manifest
 from jetway.runtime.serve import load_engine
@@ -42,18 +44,25 @@ def examine(directory: Path | None) -> Iterator[Finding]:
         return
     try:
         build = read_manifest(directory).tensorrt
-        is_of_one_rank = build is None or build.num_ranks == 1
-        engine = load_engine(ServeConfig(engine=directory, executor=SETTINGS)) if is_of_one_rank else None
+    except ConfigError as error:
+        yield failed("engine", error)
+        return
+    yield from _of_one_rank(directory) if build is None or build.num_ranks == 1 else _of_several(build)
+
+
+def _of_one_rank(directory: Path) -> Iterator[Finding]:
+    try:
+        engine = load_engine(ServeConfig(engine=directory, executor=SETTINGS))
     except Exception as error:  # noqa: BLE001  whatever library it comes from
         yield failed("engine", error)
         return
-    if engine is None:
-        assert build is not None
-        yield attempt("GPUs for all ranks", partial(room_for, build.num_ranks))
-        ranks = f"it has {build.num_ranks} ranks (tp_size {build.tp_size}, pp_size {build.pp_size})"
-        yield Finding(
-            "engine", Outcome.SKIPPED, (f"{ranks}, and the doctor is one process; `jetway serve` starts all",)
-        )
-        return
-    for what, check_of in ENGINE_CHECKS.items():
-        yield attempt(what, partial(check_of, engine))
+    for what, check in ENGINE_CHECKS.items():
+        yield attempt(what, partial(check, engine))
+
+
+def _of_several(build: TensorRtBuild) -> Iterator[Finding]:
+    """The doctor is one process, and loads none of them."""
+    yield attempt("GPUs for all ranks", partial(room_for, build.num_ranks))
+    ranks = f"it has {build.num_ranks} ranks (tp_size {build.tp_size}, pp_size {build.pp_size})"
+    reason = f"{ranks}, and the doctor is one process; `jetway serve` starts all"
+    yield Finding("engine", Outcome.SKIPPED, (reason,))
