@@ -65,6 +65,8 @@ class SimulatedPipeline(SimulatedEngine):
         self._stages[stage].submit(self._pass, stage, share_s, end)
 
     def _pass(self, stage: int, share_s: float, end: Callable[[], None]) -> None:
+        if self._failure.done():
+            return
         try:
             if share_s:
                 self._sleeps[stage](share_s)
