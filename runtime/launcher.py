@@ -29,9 +29,9 @@ def role_command(config: ServeConfig, num_ranks: int = 1) -> RoleCommand:
 
     Raises ConfigError when these cannot be started.
     """
-    role = "jetway.runtime.role"
-    commands = {name: [sys.executable, "-m", role, name] for name in ROLES}
-    executor = [config.executor.python or sys.executable, "-m", role, "executor"]
+    module = "jetway.runtime.role"
+    commands = {name: [sys.executable, "-m", module, name] for name in ROLES}
+    executor = [config.executor.python or sys.executable, "-m", module, "executor"]
     commands["executor"] = start_ranks(executor, config.executor, num_ranks)
     return commands.__getitem__
 

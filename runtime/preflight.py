@@ -9,12 +9,12 @@ from jetway.scheduler.classes import ClassError
 from jetway.scheduler.limits import LimitError
 from jetway.scheduler.plan import EngineDescription
 
+from . import mpirun
 from .callers import make_access
 from .config import ServeConfig
 from .errors import ConfigError
 from .executor.description import as_configured
 from .gateway.tls import load_tls
-from .mpirun import num_ranks
 from .overlap import make_overlap
 from .policy import limits
 
@@ -36,11 +36,11 @@ def check(config: ServeConfig) -> int:
         load_tls(config.gateway)
     except (LimitError, ClassError) as error:
         raise ConfigError(str(error)) from error
-    ranks = num_ranks(manifest, config.executor)
-    _check_memory(engine, config.executor.backend, ranks)
+    num_ranks = mpirun.num_ranks(manifest, config.executor)
+    _check_memory(engine, config.executor.backend, num_ranks)
     if config.executor.python:
         _check_python(config.executor.python)
-    return ranks
+    return num_ranks
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -51,18 +51,18 @@ def read_manifest(directory: Path) -> Manifest:
         raise ConfigError(str(error)) from error
 
 
-def _check_memory(engine: EngineDescription, backend: str, ranks: int) -> None:
+def _check_memory(engine: EngineDescription, backend: str, num_ranks: int) -> None:
     """Of main memory; a pool on a GPU is for the executor to find room for, and each GPU has a host pool of its own."""
     simulated = backend == "simulated"
     on_gpu = engine.kind == "tensorrt" and not simulated
     num_device_blocks = 0 if on_gpu else engine.num_device_blocks
     block_bytes = _SIMULATED_TOKEN_BYTES * engine.block_size if simulated else engine.block_bytes
-    needed = block_bytes * (num_device_blocks + engine.num_host_blocks) * (ranks if on_gpu else 1)
+    needed = block_bytes * (num_device_blocks + engine.num_host_blocks) * (num_ranks if on_gpu else 1)
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > there:
         blocks = f"{num_device_blocks} device and {engine.num_host_blocks} host blocks"
-        if on_gpu and ranks > 1:
-            blocks += f" in each of {ranks} ranks"
+        if on_gpu and num_ranks > 1:
+            blocks += f" in each of {num_ranks} ranks"
         raise ConfigError(
             f"{blocks} need {needed / 2**30:.1f} GiB of memory, but this machine has {there / 2**30:.1f}; "
             "lower kv_cache_memory, num_device_blocks or host_cache_memory"

@@ -1,6 +1,5 @@
 """What an engine directory's manifest means to an executor: the sizes of its pools, and the engine as described."""
 
-from dataclasses import replace
 from importlib.metadata import version
 
 from jetway.builder.manifest import Manifest
@@ -25,15 +24,15 @@ def host_blocks(manifest: Manifest, host_cache_memory: int) -> int:
 
 def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) -> EngineDescription:
     """The engine with the pools and stages that the settings ask for. Raises ConfigError for what it cannot have."""
-    whole = describe(
+    return describe(
         manifest,
         kind=kind,
         num_device_blocks=device_blocks(
             manifest, kv_cache_memory=settings.main_memory_pool_bytes, num_device_blocks=settings.num_device_blocks
         ),
         num_host_blocks=host_blocks(manifest, settings.host_cache_memory),
+        num_stages=num_stages(manifest, settings),
     )
-    return replace(whole, num_stages=num_stages(manifest, settings))
 
 
 def num_stages(manifest: Manifest, settings: ExecutorConfig) -> int:
@@ -49,8 +48,10 @@ def num_stages(manifest: Manifest, settings: ExecutorConfig) -> int:
     return built
 
 
-def describe(manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_blocks: int) -> EngineDescription:
-    """The engine with pools of these sizes."""
+def describe(
+    manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_blocks: int, num_stages: int
+) -> EngineDescription:
+    """The engine with pools of these sizes, and so many stages."""
     return EngineDescription(
         engine_id=manifest.engine_id,
         kind=kind,
@@ -64,4 +65,5 @@ def describe(manifest: Manifest, *, kind: str, num_device_blocks: int, num_host_
         max_seq_len=manifest.max_seq_len,
         vocab_size=manifest.vocab_size,
         capabilities=("copy", "logprobs"),
+        num_stages=num_stages,
     )

@@ -1,6 +1,6 @@
 """An OpenVINO model, or a stage of it, over pools that we own: batches in, hidden states or logits out."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -85,13 +85,13 @@ class PagedModel:
 
     def describe(self) -> EngineDescription:
         """The engine that the stage is of: each of its blocks is over all stages."""
-        whole = describe(
+        return describe(
             self.manifest,
             kind="openvino",
             num_device_blocks=self.pools.num_device_blocks,
             num_host_blocks=self.pools.num_host_blocks,
+            num_stages=self.stage.num_stages,
         )
-        return replace(whole, num_stages=self.stage.num_stages)
 
     def infer(self, batch: StepBatch, hidden_states: Float32Array | None = None) -> Float32Array:
         """Logits [S, vocab] of the last stage, else hidden states [T, 1, hidden_size]; good until the next call.

@@ -1,7 +1,6 @@
 """The engine on a GPU: it binds steps, launches them ahead, samples where the logits are, and swaps slabs beside it."""
 
 import threading
-from dataclasses import replace
 
 from jetway.builder.manifest import Manifest
 from jetway.runtime.executor.base import Int32Array, Launch, StepBatch
@@ -43,13 +42,13 @@ class TensorRtEngine:
         return frozenset(self._manifest.tokens.eos_ids)
 
     def describe(self) -> EngineDescription:
-        whole = describe(
+        return describe(
             self._manifest,
             kind="tensorrt",
             num_device_blocks=self._pools.num_device_blocks,
             num_host_blocks=self._pools.num_host_blocks,
+            num_stages=self._runner.part.num_stages,
         )
-        return replace(whole, num_stages=self._runner.part.num_stages)
 
     def copy_out(self, device_blocks: Int32Array, host_blocks: Int32Array) -> None:
         with device_errors("a copy to the host pool"):
