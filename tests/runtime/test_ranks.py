@@ -94,6 +94,7 @@ async def test_whatever_is_killed_nothing_is_left(start: Start, behaviour: str, 
 
 @pytest.mark.parametrize("num_stopped", [1, NUM_RANKS])
 async def test_ranks_that_stand_still_are_killed(start: Start, num_stopped: int) -> None:
+    """In the end, as everything here is: `start` sees to it, and that nothing is left."""
     child = await start("serve")
     await child.ready()
     for rank in everything_of(child)[-num_stopped:]:

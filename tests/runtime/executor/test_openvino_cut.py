@@ -78,7 +78,9 @@ def chain(directory: Path, num_stages: int) -> Chain:
 
 
 def built(tmp_path: Path, architecture: str, fields: dict[str, Any], **options: Any) -> Path:
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", architecture, {"num_hidden_layers": NUM_LAYERS, **fields})
+    fields = {"num_hidden_layers": NUM_LAYERS, **fields}
+    # Without a chat template: to try one takes a process, and a second.
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", architecture, fields, chat_template=None)
     spec = BuildSpec(model_dir=checkpoint, output_dir=tmp_path / "engine", **options)
     build(spec, Progress(lambda text: None), force=False)
     return tmp_path / "engine"

@@ -29,6 +29,7 @@ from jetway.runtime.executor.trt_rank import RankPart
 from tests.builder.tensorrt.conversions import converted
 from tests.runtime.executor.random_mix import RandomMix
 from tests.runtime.executor.ranked import ranked
+from tests.support import trt_ranks
 from tests.support.tensorrt_stand_in import StandInTensorRt
 from tests.support.thread_ranks import Meeting
 from tests.support.trt_interpreter import Sizes
@@ -203,6 +204,7 @@ def test_the_workspace_of_another_rank_is_caught(
         return allocate_workspace(replace(part, rank=1), num_devices)
 
     monkeypatch.setattr(load, "allocate_workspace", of_rank_1)
+    monkeypatch.setattr(trt_ranks, "TIMEOUT_S", 0.01)  # rank 1 waits in vain for rank 0
     group = make_group(2, 1)
     with group.loaded(monkeypatch) as engines, pytest.raises(AssertionError, match="the workspace is another rank's"):
         group.run(engines, step_references, NUM_STEPS)
