@@ -41,7 +41,7 @@ def read_engine(directory: Path, here: Surroundings) -> Manifest:
 
 
 def _check_place(file: Path, build: TensorRtBuild, here: Surroundings) -> None:
-    """An engine belongs to the versions and to the kind of GPU that it was built with, and to so many of them, all at once."""
+    """An engine belongs to the versions and to the kind of GPU that it was built with, and to as many of these as ranks."""
     for field, built, found in (
         ("version", build.tensorrt_llm_version, here.tensorrt_llm_version),
         ("jetway.built_with.tensorrt", build.tensorrt_version, here.tensorrt_version),

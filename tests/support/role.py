@@ -1,6 +1,7 @@
 """A role without work, run as a program by the supervisor's tests: `role.py ROLE BEHAVIOUR` and the supervisor's flags.
 
-A role that has announced itself beats, ends with status 0 at SIGHUP, and ends with status 7 once a file of its own name lies beside the configuration.
+A role that has announced itself beats, ends with status 0 at SIGHUP, and ends with status 7 once a file of its own name
+lies beside the configuration.
 
 serve      announce, wait for SIGTERM, exit 0
 hang       announce, and beat no more once the file `hang` lies beside the configuration

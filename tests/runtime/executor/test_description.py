@@ -30,7 +30,8 @@ def test_a_pool_smaller_than_a_block_is_refused(manifest: Manifest) -> None:
 
 
 def test_the_description_is_the_manifest_and_the_pools(manifest: Manifest) -> None:
-    assert describe(manifest, kind="openvino", num_device_blocks=7, num_host_blocks=3) == EngineDescription(
+    described = describe(manifest, kind="openvino", num_device_blocks=7, num_host_blocks=3, num_stages=2)
+    assert described == EngineDescription(
         engine_id="00" * 32,
         kind="openvino",
         version=version("jetway-llm"),
@@ -43,4 +44,5 @@ def test_the_description_is_the_manifest_and_the_pools(manifest: Manifest) -> No
         max_seq_len=512,
         vocab_size=260,  # the bytes and four special tokens
         capabilities=("copy", "logprobs"),
+        num_stages=2,
     )
