@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHORTEST_PAUSE_S = 50e-6
 LONGEST_PAUSE_S = 5e-3
+SENDING_PAUSE_S = 200e-6  # between two parts of a large message, of some 64 KB
 
 
 class MpiRanks:
@@ -89,15 +90,14 @@ class MpiRanks:
             MPI.Finalize()
 
     def _move_on(self) -> None:
-        """For ever: look after what is unsent, with the pauses of a receiver."""
+        """For ever: look after what is unsent."""
         try:
             with _translated():
                 while True:
                     with self._sending:
                         self._sending.wait_for(lambda: self._unsent)
-                    began_s = time.monotonic()
                     while self._has_unsent():
-                        time.sleep(pause_s(time.monotonic() - began_s))
+                        time.sleep(SENDING_PAUSE_S)
         except EngineFailed as failure:
             self._failure = failure  # raised again by whoever sends
 
