@@ -16,6 +16,7 @@ from tests.support.trt_references import Reference, references
 
 NUM_DEVICE_BLOCKS = 64
 NUM_HOST_BLOCKS = 8
+SLOW_TO_SET_UP = {"tiny_checkpoint", "step_checkpoint", "demo_openvino", "engine"}
 
 
 def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Engine:
@@ -25,6 +26,13 @@ def load(directory: Path, *, num_device_blocks: int = NUM_DEVICE_BLOCKS) -> Engi
     return OpenVinoEngine.load(
         directory, Resources(num_device_blocks=num_device_blocks, num_host_blocks=NUM_HOST_BLOCKS)
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test comes first imports torch and builds what all of them use: that takes longer than a test may."""
+    for item in items:
+        if SLOW_TO_SET_UP & set(getattr(item, "fixturenames", ())) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(90))
 
 
 @pytest.fixture(scope="session")

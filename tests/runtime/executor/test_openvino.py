@@ -21,14 +21,15 @@ OUTPUTS = [line["output_ids"] for line in STORED]
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("chunk_tokens", [512, 64, 10])
+@pytest.mark.parametrize("chunk_tokens", [512, 10])
 def test_greedy_tokens_of_32_prompts_at_once_are_hugging_faces(demo_openvino: Engine, chunk_tokens: int) -> None:
     assert generate(demo_openvino, JOBS, chunk_tokens=chunk_tokens) == OUTPUTS
 
 
 @pytest.mark.timeout(120)
 def test_greedy_tokens_one_by_one_are_hugging_faces(demo_openvino: Engine) -> None:
-    assert [generate(demo_openvino, [job])[0] for job in JOBS] == OUTPUTS
+    """A quarter of them: that a batch changes no token is what the test above shows."""
+    assert [generate(demo_openvino, [job])[0] for job in JOBS[::4]] == OUTPUTS[::4]
 
 
 def load(directory: Path, **sizes: int) -> OpenVinoEngine:
