@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from jetway.scheduler.classes import STANDARD
 from jetway.scheduler.request import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEQUENCES
 
+from .contradictions import check_sections
 from .fields import Contradiction, check_values, setting
 from .named_config import ClassConfig, KeyConfig, TenantConfig
 
@@ -226,29 +226,7 @@ class ServeConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
-        names = ", ".join(self.classes)
-        if self.classes and self.scheduler.policy is not None:
-            message = f"policy is {self.scheduler.policy}, and classes hold {names}: give one of the two"
-            raise Contradiction(message, "policy", "classes")
-        if self.scheduler.preemption_mode == "swap" and not self.executor.host_cache_memory:
-            message = "preemption_mode is swap, and host_cache_memory is 0: there is nowhere to swap to"
-            raise Contradiction(message, "preemption_mode", "host_cache_memory")
-        if self.scheduler.write_through and not self.executor.host_cache_memory:
-            message = "write_through is on, and host_cache_memory is 0: there is nowhere to write to"
-            raise Contradiction(message, "write_through", "host_cache_memory")
-        if self.scheduler.aged_slots == 0 and any(each.max_wait_s is not None for each in self.classes.values()):
-            message = "aged_slots is 0, and a class has max_wait_s: there is no lane to enter then"
-            raise Contradiction(message, "aged_slots", "classes")
-        if self.classes and STANDARD not in self.classes:
-            message = f"classes must hold {STANDARD}, for requests that name no class; they hold {names}"
-            raise Contradiction(message, "classes")
-        gateway = self.gateway
-        if not (gateway.is_loopback or self.keys or gateway.tls_client_ca or gateway.insecure):
-            raise Contradiction(
-                f"host {gateway.host} lets other machines in, and nothing says who may call: give keys or tls_client_ca, "
-                "or say insecure",
-                "host",
-            )
+        check_sections(self)
 
 
 ConfigSection = ServeConfig | ExecutorConfig | SchedulerConfig | GatewayConfig | ClassConfig | TenantConfig | KeyConfig
