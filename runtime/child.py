@@ -75,10 +75,13 @@ class Child:
 
     @classmethod
     async def start(cls, command: Command, listener: Listener) -> "Child":
-        """Start it, with the place of its lifelines appended. Raises ConfigError when it cannot be executed."""
+        """Start it, with the place of its lifelines appended.
+
+        Raises ConfigError when it cannot be executed, Unavailable when that place takes no socket.
+        """
         role, argv, fds, place = command
-        output = await _Pipe.open()
         lifelines = Lifelines(place, listener.drain)
+        output = await _Pipe.open()
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,

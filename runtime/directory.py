@@ -41,6 +41,14 @@ def role_socket(directory: Path, role: str) -> Path:
     return directory / f"{role}.sock"
 
 
+def write_config(directory: Path, text: str) -> None:
+    """For the roles. Raises ConfigError when there is no room."""
+    try:
+        config_file(directory).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot hold the configuration: {error.strerror}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class LifeRecord:
     """What is to be known of a life that serves. `started_s` is on the machine's monotonic clock."""
@@ -121,9 +129,13 @@ def _make_directory(parents: list[Path]) -> Path:
 
 @contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; it is free once this process has ended, in whatever way."""
+    """Hold the directory's lock; it is free once this process has ended, in whatever way. Raises ConfigError."""
     unseen = directory / f"{_LOCK}.new"
-    with unseen.open("wb") as lock:
+    try:
+        lock = unseen.open("wb")
+    except OSError as error:
+        raise ConfigError(f"{directory} takes no files: {error.strerror}") from error
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         unseen.rename(directory / _LOCK)  # so that nobody ever sees the lock of a living process free
         yield

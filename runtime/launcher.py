@@ -96,7 +96,7 @@ class Launcher:
         self._epochs = itertools.count(1)
 
     async def launch(self, role: str) -> Life:
-        """Raises ConfigError when the command cannot be executed."""
+        """Raises ConfigError when the command cannot be executed, Unavailable when the directory is full."""
         directory = self._premises.directory
         epoch = next(self._epochs)
         argv = [*self._command(role), "--config", str(places.config_file(directory)), "--epoch", str(epoch)]

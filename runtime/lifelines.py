@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .errors import Unavailable
+
 _LONGEST_MESSAGE_BYTES = 1 << 16
 _PEER = struct.Struct("3i")  # pid, uid, gid: struct ucred of linux/socket.h
 
@@ -25,7 +27,7 @@ class _Process:
 class Lifelines:
     """Hears what the processes of a life say, from now to `close`, which ends them. Made inside the running event loop.
 
-    Each has a connection of its own, however it was started; what it says is one JSON object a packet, see Lifeline.
+    Raises Unavailable when `path` takes no socket. Each has a connection of its own, however it was started; what it says is one JSON object a packet, see Lifeline.
     `answer` is done once one has announced itself or refused, `lost` with a name once one is gone; `are_several` once
     one has said that it is one of several ranks. `drain` is called when one asks for it.
     """
@@ -40,10 +42,7 @@ class Lifelines:
         self.num_beats = 0
         self.answer: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.setblocking(False)
-        self._listener.bind(str(path))
-        self._listener.listen()
+        self._listener = _listen(path)
         self._loop.add_reader(self._listener, self._accept)
 
     @property
@@ -113,6 +112,19 @@ class Lifelines:
             self.lost.set_result(f"rank {process.rank} (pid {process.pid})")
         if not self._processes:
             self._nobody.set()
+
+
+def _listen(path: Path) -> socket.socket:
+    """Raises Unavailable when there is no room for it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.setblocking(False)
+    try:
+        listener.bind(str(path))
+    except OSError as error:  # a full disk, which may have room at the next attempt
+        listener.close()
+        raise Unavailable(f"nothing can be tied to {path}: {error.strerror}") from error
+    listener.listen()
+    return listener
 
 
 def _receive(connection: socket.socket) -> bytes:

@@ -5,7 +5,7 @@ import signal
 import time
 from contextlib import closing
 
-from .directory import config_file, runtime_directory
+from .directory import runtime_directory, write_config
 from .doors import Doors, open_doors
 from .errors import ConfigError, JetwayError, Unavailable
 from .launcher import GATEWAY, ROLES, Launcher, Premises, RoleCommand
@@ -37,7 +37,7 @@ class Supervisor:
             runtime_directory() as directory,
             closing(open_doors(self._config.gateway)) as doors,
         ):
-            config_file(directory).write_text(self._resolved.to_yaml(), encoding="utf-8")
+            write_config(directory, self._resolved.to_yaml())
             premises = Premises(directory, doors)
             self._launcher = Launcher(self._command, premises, self._console, signals.stop)
             try:

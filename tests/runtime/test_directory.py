@@ -2,7 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from jetway.runtime.directory import LifeRecord, enter, leave, life_socket, lives, role_socket, runtime_directory
+from jetway.runtime.directory import (
+    LifeRecord,
+    enter,
+    leave,
+    life_socket,
+    lives,
+    role_socket,
+    runtime_directory,
+    write_config,
+)
 from jetway.runtime.errors import ConfigError
 
 
@@ -26,6 +35,14 @@ def test_a_parent_too_long_for_a_socket_is_passed_over(tmp_path: Path) -> None:
 def test_no_parent_is_a_config_error_that_names_what_was_tried(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no runtime directory: .*absent"), runtime_directory([f"{tmp_path}/absent"]):
         pass
+
+
+def test_a_full_directory_is_a_config_error(tmp_path: Path) -> None:
+    """Directories in the places of files stand for a full disk."""
+    with runtime_directory([str(tmp_path)]) as directory:
+        (directory / "serve.yaml").mkdir()
+        with pytest.raises(ConfigError, match="cannot hold the configuration: Is a directory"):
+            write_config(directory, "engine: demo")
 
 
 def test_the_directory_of_a_living_process_is_kept(tmp_path: Path) -> None:

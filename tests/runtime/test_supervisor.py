@@ -124,6 +124,19 @@ def test_a_life_that_cannot_be_put_on_record_is_a_failed_start(tmp_path: Path) -
         assert running.end().status == 0
 
 
+def test_a_life_that_cannot_be_tied_to_the_supervisor_is_a_failed_start(tmp_path: Path) -> None:
+    """As above: a directory in the place of its lifelines' socket stands for a full disk."""
+    with supervised(tmp_path) as running:
+        running.wait_for(READY)
+        (directory,) = tmp_path.iterdir()
+        (directory / "life-4.sock").mkdir()
+        os.kill(pids(running)[0], signal.SIGKILL)
+        running.wait_for(f"nothing can be tied to {directory / 'life-4.sock'}: Address already in use")
+        running.wait_for("  config", times=4)
+        running.send_signal(signal.SIGTERM)
+        assert running.end().status == 0
+
+
 def test_a_role_that_cannot_be_started_again_ends_all_of_it(tmp_path: Path) -> None:
     with supervised(tmp_path, "executor=once", max_failed_starts="2") as running:
         running.wait_for(READY)
