@@ -47,7 +47,7 @@ def _build(spec: BuildSpec, arguments: argparse.Namespace) -> None:
             print(f"Build it with trtllm-build --checkpoint_dir {spec.output_dir}, or leave --convert-only out")
         else:
             tensorrt.build(spec, progress, machine.inspect, force=force)
-            print(f"The engine is in {spec.output_dir}; this version of jetway serve does not load it yet")
+            print(f"Serve it: jetway serve {spec.output_dir} --python {sys.executable}")
         return
     from .stages import build
 
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model-dir", type=Path, required=True, metavar="CKPT", help="Hugging Face directory, or GGUF file")
     add("--output-dir", type=Path, required=True, metavar="ENGINE", help="written whole or not at all")
-    add("--engine", default="auto", help="openvino or tensorrt; auto takes what this version serves (default: auto)")
+    add("--engine", default="auto", help="openvino or tensorrt; auto is openvino (default: auto)")
     add("--dtype", default="auto", help="of the weights, unless quantized: float32, or TensorRT's float16, bfloat16")
     add("--quantization", default="none", help="of the weights: none, int8, or TensorRT's int4, fp8 (default: none)")
     add("--kv-cache-dtype", default="auto", help="f32, u8, or TensorRT's fp8, int8; auto takes the most exact one")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import pytest
 from safetensors.torch import load_file
 
 from jetway.builder import disk, manifest
+from jetway.builder.cli import main
 from jetway.builder.errors import BuildError, CheckpointError, ConversionError, OptionError, OutputError
 from jetway.builder.manifest import Manifest, TensorRtBuild
 from jetway.builder.progress import Progress
 from jetway.builder.spec import BuildSpec
-from jetway.builder.tensorrt import stages, workers
+from jetway.builder.tensorrt import machine, stages, workers
 from jetway.builder.tensorrt.machine import Machine
 from tests.builder.tensorrt.conversions import make_spec
 from tests.builder.tensorrt.machines import make_machine
@@ -69,6 +71,16 @@ def test_build_writes_a_whole_engine(plain_checkpoint: Path, tmp_path: Path) -> 
         logits_dtype="float32",
     )
     assert built.block_bytes == 2 * 32 * 16 * 2  # keys and values, tokens, head size, bytes: one layer, one head a rank
+
+
+def test_the_command_says_how_to_serve_what_it_built(
+    plain_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "inspect", lambda: MACHINE)
+    paths = ["--model-dir", str(plain_checkpoint), "--output-dir", str(tmp_path / "tiny")]
+    assert main([*paths, "--engine", "tensorrt", "--max-batch-size", "8", "--max-num-tokens", "512"]) == 0
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert last_line == f"Serve it: jetway serve {tmp_path / 'tiny'} --python {sys.executable}"
 
 
 def test_ranks_take_the_gpu_that_is_free_and_keep_logs(
