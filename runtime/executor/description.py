@@ -36,8 +36,14 @@ def as_configured(manifest: Manifest, settings: ExecutorConfig, *, kind: str) ->
 
 
 def num_stages(manifest: Manifest, settings: ExecutorConfig) -> int:
-    """Of the pipeline. Raises ConfigError for others than those that the engine was built for."""
-    if manifest.tensorrt is None or settings.backend == "simulated":
+    """Of the pipeline. Raises ConfigError for more than layers, or others than those that the engine was built for."""
+    if settings.backend == "simulated":
+        return settings.pp_size
+    if manifest.tensorrt is None:
+        if settings.pp_size > (most := manifest.num_hidden_layers):
+            raise ConfigError(
+                f"pp_size is {settings.pp_size}, but the engine has num_hidden_layers {most}; pass no more"
+            )
         return settings.pp_size
     built = manifest.tensorrt.pp_size
     if settings.pp_size not in (1, built):

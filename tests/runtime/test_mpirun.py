@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,12 @@ def test_stages_of_a_simulation_are_threads(tmp_path: Path) -> None:
 
 
 def test_another_engine_has_as_many_as_stages(tmp_path: Path) -> None:
-    manifest = read_manifest(write_engine(tmp_path, byte_level()))
+    manifest = replace(read_manifest(write_engine(tmp_path, byte_level())), num_hidden_layers=2)
     assert num_ranks(manifest, ExecutorConfig()) == 1
     assert num_ranks(manifest, ExecutorConfig(pp_size=2)) == 2
+    with pytest.raises(ConfigError, match="^pp_size is 3, but the engine has num_hidden_layers 2; pass no more$"):
+        num_ranks(manifest, ExecutorConfig(pp_size=3))
+    assert num_ranks(manifest, ExecutorConfig(backend="simulated", pp_size=3)) == 1
 
 
 def test_one_rank_needs_no_mpirun() -> None:
