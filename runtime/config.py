@@ -58,7 +58,10 @@ class ExecutorConfig:
         low=1,
         high=8,
     )
-    mpirun: str = setting("mpirun", "starts the ranks of an executor of several; looked for beside its python first")
+    mpirun: str = setting(
+        "mpirun",
+        "command line that starts the ranks of an executor of several; its program is sought beside python first",
+    )
     threads: int = setting(0, "compute threads of each rank; 0: all cores", low=0)
 
     def __post_init__(self) -> None:
