@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+from jetway.runtime.errors import InvalidArgument
 from jetway.runtime.gateway.answer import Delta
 from jetway.runtime.gateway.call import sampling_params
 from jetway.runtime.gateway.kserve.signature import Inputs, InputSpec, TensorSpec
@@ -72,10 +73,12 @@ def shows(inputs: Inputs) -> frozenset[str]:
 
 
 def _ends(inputs: Inputs) -> dict[str, Any]:
-    """`end_id` is the one token that ends the answer; -1: none. Absent: the model's own."""
+    """`end_id` is the one token that ends the answer; -1: none. Absent: the model's own. Raises InvalidArgument."""
     end_id = inputs.integer("end_id")
     if end_id is None:
         return {"stop_token_ids": ()}
+    if end_id < -1:
+        raise InvalidArgument(f"end_id must be a token id, or -1 for none, not {end_id}", param="end_id")
     return {"stop_token_ids": (end_id,) if end_id >= 0 else (), "ignore_eos": True}
 
 

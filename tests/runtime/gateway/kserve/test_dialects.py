@@ -98,6 +98,7 @@ async def test_stop_words_as_token_ids(
         ("ensemble", {"repetition_penalty": -INFINITE}, "input 'repetition_penalty' must be finite, not -inf"),
         ("ensemble", {"length_penalty": INFINITE}, "input 'length_penalty' must be finite, not inf"),
         ("ensemble", {"temperature": np.array([[101]], np.float32)}, "temperature must be in [0.0, 100.0], not 101.0"),
+        ("ensemble", {"end_id": np.array([[-2]], np.int32)}, "end_id must be a token id, or -1 for none, not -2"),
         ("tensorrt_llm", {"runtime_top_p": NAN}, "input 'runtime_top_p' must be finite, not nan"),
         ("tensorrt_llm", {"stop_words_list": np.array([[[9999], [1]]], np.int32)}, "stop_words_list holds 9999, which is no token"),
         ("tensorrt_llm", {"input_lengths": np.array([[3]], np.int32)}, "input_lengths must be in [1, 1], not 3"),
