@@ -3,13 +3,17 @@
 import gzip
 import zlib
 
+from starlette.exceptions import HTTPException
+
 from jetway.runtime.errors import InvalidArgument, Unimplemented
 
 _WBITS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
 def decompressed(body: bytes, encoding: str | None, limit_bytes: int) -> bytes:
-    """No more than one byte beyond `limit_bytes` is ever made of it. Raises InvalidArgument and Unimplemented."""
+    """No more than one byte beyond `limit_bytes` is ever made of it, and then HTTPException raised, as for a body that comes
+    as large. Raises InvalidArgument and Unimplemented too.
+    """
     if encoding is None or encoding == "identity":
         return body
     if encoding not in _WBITS:
@@ -20,7 +24,7 @@ def decompressed(body: bytes, encoding: str | None, limit_bytes: int) -> bytes:
     except zlib.error as error:
         raise InvalidArgument(f"the body is not what its content-encoding {encoding} says: {error}") from error
     if len(content) > limit_bytes:
-        raise InvalidArgument(f"the body may have at most {limit_bytes} bytes; decompressed it has more")
+        raise HTTPException(413, f"the body may have at most {limit_bytes} bytes; decompressed it has more")
     if not stream.eof or stream.unused_data:
         raise InvalidArgument(f"the body is not one whole {encoding} stream")
     return content

@@ -149,7 +149,7 @@ async def test_a_body_is_never_more_than_the_limit_when_decompressed(
         answer = await exchange(gateway.http_port, request("POST", "/v2/models/tiny/infer", bomb, headers))
     assert len(bomb) < 10_000
     assert (answer.status, parsed(answer)["error"]) == (
-        400, "the body may have at most 10000 bytes; decompressed it has more",
+        413, "the body may have at most 10000 bytes; decompressed it has more",
     )  # fmt: skip
 
 
