@@ -1,11 +1,9 @@
 """One request to a Jetway gateway, from inside a Triton server: what is said, whatever carries it."""
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-API_KEY_VARIABLE = "JETWAY_API_KEY"
 CONNECT_TIMEOUT_S = 5.0
 
 Array = Any  # of numpy, of any element type
@@ -52,7 +50,7 @@ class Connection(Protocol):
 
 
 class Transport(Protocol):
-    """Knows where the gateway is. Every request gets a connection of its own, so that Jetway may be restarted, and the
+    """Knows where the gateway is, and what authorizes its requests. Every request gets a connection of its own, so that Jetway may be restarted, and the
     gateways of one address share the requests.
     """
 
@@ -90,9 +88,3 @@ class Exchange:
 
 def lost(address: str, reason: object) -> Failed:
     return Failed(f"the connection to Jetway at {address} failed: {reason}", "UNAVAILABLE")
-
-
-def authorization() -> dict[str, str]:
-    """The header, or metadata, that carries the API key, where there is one."""
-    key = os.environ.get(API_KEY_VARIABLE)
-    return {"authorization": f"Bearer {key}"} if key else {}

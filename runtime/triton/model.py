@@ -7,6 +7,7 @@ and numpy (below 2), over gRPC where tritonclient is there too.
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 CANCEL_CHECK_S = 0.05  # how often it is asked whether a client has gone
 SERVER_CHECK_S = 0.5  # and whether the server has
+API_KEY_VARIABLE = "JETWAY_API_KEY"
+_API_KEY = re.compile(r"[\x21-\x7e]+")  # what a header carries as it is, and metadata too
 PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # parameters of a request: Triton shows no others to a model
 
 
@@ -30,6 +33,7 @@ class TritonPythonModel:
     """Decoupled. At most `max_requests` run; then `execute` waits, and Triton queues."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
+        """Raises TritonModelException, which Triton tells whoever loads the model."""
         config = json.loads(args["model_config"])
         settings = {name: each["string_value"] for name, each in config["parameters"].items()}
         self._name = args["model_name"]
@@ -83,18 +87,29 @@ class TritonPythonModel:
 
 def _transport(url: str, config: Mapping[str, Any]) -> Transport:
     """As the URL's scheme says. Raises TritonModelException where it cannot be had."""
-    parts = urlsplit(url)
+    parts, authorization = urlsplit(url), _authorization()
     if parts.scheme not in ("grpc", "grpcs"):
-        return HttpTransport(
-            parts, {each["name"]: _output(each, config["max_batch_size"]) for each in config["output"]}
-        )
+        outputs = {each["name"]: _output(each, config["max_batch_size"]) for each in config["output"]}
+        return HttpTransport(parts, authorization, outputs)
     try:
         from .over_grpc import GrpcTransport  # late: over HTTP a model needs none of what this imports
     except (ImportError, RuntimeError) as error:  # tritonclient raises RuntimeError where a part of it is missing
         raise pb_utils.TritonModelException(
             f"{url} needs tritonclient[grpc] in the environment of Triton's Python backend: {error}"
         ) from error
-    return GrpcTransport(parts)
+    return GrpcTransport(parts, authorization)
+
+
+def _authorization() -> dict[str, str]:
+    """The header, or metadata, that carries the API key, where there is one. Raises TritonModelException, without the key."""
+    key = os.environ.get(API_KEY_VARIABLE)
+    if not key:
+        return {}
+    if not _API_KEY.fullmatch(key):
+        raise pb_utils.TritonModelException(
+            f"{API_KEY_VARIABLE} must have visible ASCII characters only, no space or line end among them"
+        )
+    return {"authorization": f"Bearer {key}"}
 
 
 def _output(config: Mapping[str, Any], max_batch_size: int) -> Output:

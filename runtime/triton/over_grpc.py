@@ -1,6 +1,6 @@
 """Requests and answers as Triton's own messages: needs grpcio, and tritonclient's protobuf types."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -8,7 +8,7 @@ import grpc
 from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, authorization, lost
+from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, lost
 
 Message = Any  # tritonclient's types are not known to type checkers
 
@@ -38,8 +38,9 @@ _PARAMETER_FIELDS = {bool: "bool_param", int: "int64_param", float: "double_para
 class GrpcTransport:
     """To the gateway at a grpc or grpcs URL."""
 
-    def __init__(self, url: SplitResult) -> None:
+    def __init__(self, url: SplitResult, authorization: Mapping[str, str]) -> None:
         self._url = url
+        self._metadata = [*_METADATA, *authorization.items()]
 
     def connection(self, asked: Asked) -> "GrpcConnection":
         address = self._url.netloc
@@ -47,20 +48,22 @@ class GrpcTransport:
             channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(), _OPTIONS)
         else:
             channel = grpc.insecure_channel(address, _OPTIONS)
-        return GrpcConnection(channel, address, _message(asked))
+        return GrpcConnection(channel, address, _message(asked), self._metadata)
 
 
 class GrpcConnection:
-    def __init__(self, channel: grpc.Channel, address: str, message: Message) -> None:
+    def __init__(
+        self, channel: grpc.Channel, address: str, message: Message, metadata: Sequence[tuple[str, str]]
+    ) -> None:
         self._channel = channel
         self._address = address
         self._message = message
+        self._metadata = metadata
         self._call: Any = None
 
     def open(self) -> None:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        metadata = [*_METADATA, *authorization().items()]
-        self._call = stub.ModelStreamInfer(iter([self._message]), metadata=metadata)
+        self._call = stub.ModelStreamInfer(iter([self._message]), metadata=self._metadata)
 
     def cut(self) -> None:
         if self._call is not None:

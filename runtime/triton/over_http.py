@@ -10,7 +10,7 @@ from urllib.parse import SplitResult
 
 import numpy as np
 
-from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, authorization, lost
+from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, lost
 
 FINAL_RESPONSE = "jetway_final_response"  # a parameter: each event says whether it is the last
 # TritonError's names of what HTTP says.
@@ -41,27 +41,33 @@ class Output(NamedTuple):
         return np.array(values, self.dtype).reshape([1] * self.num_leading + [len(values)])
 
 
+class HttpRequest(NamedTuple):
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
 class HttpTransport:
     """To the gateway at an http or https URL, which may have a path; `outputs` are the model's."""
 
-    def __init__(self, url: SplitResult, outputs: Mapping[str, Output]) -> None:
+    def __init__(self, url: SplitResult, authorization: Mapping[str, str], outputs: Mapping[str, Output]) -> None:
         self._url = url
+        self._headers = {"Content-Type": "application/json", **authorization}
         self._outputs = outputs
 
     def connection(self, asked: Asked) -> "HttpConnection":
         path = f"{self._url.path.rstrip('/')}/v2/models/{asked.model}/generate_stream"
         kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._url.netloc, timeout=CONNECT_TIMEOUT_S)
-        return HttpConnection(connection, path, _body(asked), self._outputs)
+        return HttpConnection(connection, HttpRequest(path, _body(asked), self._headers), self._outputs)
 
 
 class HttpConnection:
     def __init__(
-        self, connection: http.client.HTTPConnection, path: str, body: bytes, outputs: Mapping[str, Output]
+        self, connection: http.client.HTTPConnection, request: HttpRequest, outputs: Mapping[str, Output]
     ) -> None:
         self._connection = connection
-        self._path = path
-        self._body = body
+        self._request = request
         self._outputs = outputs
         self._address = f"{connection.host}:{connection.port}"
         self._socket: socket.socket | None = None
@@ -84,8 +90,7 @@ class HttpConnection:
 
     def responses(self) -> Iterator[Said]:
         try:
-            headers = {"Content-Type": "application/json"} | authorization()
-            self._connection.request("POST", self._path, self._body, headers)
+            self._connection.request("POST", *self._request)
             with self._connection.getresponse() as response:
                 if response.status != 200:
                     raise self._failed(response)

@@ -46,19 +46,28 @@ async def test_the_key_of_tritons_environment_is_sent(
     scheduler.script = answering(tokenizer.encode("a", add_special_tokens=False).ids)
     key = ApiKey("acme", hashlib.sha256(b"secret").hexdigest(), Caller(tenant="acme"))
     access = Access(KeyRing([key]), OPEN_ACCESS.placer)
-    async with (
-        running_gateway(engine_dir, scheduler.address, access) as gateway,
-        loaded("ensemble", url_of(gateway, scheme)) as model,
-    ):
-        without, with_it = InferenceRequest(TEXT), InferenceRequest(TEXT)
-        model.execute([without])
-        refused = await said(without)
+    without, with_it = InferenceRequest(TEXT), InferenceRequest(TEXT)
+    async with running_gateway(engine_dir, scheduler.address, access) as gateway:
+        async with loaded("ensemble", url_of(gateway, scheme)) as model:
+            model.execute([without])
+            refused = await said(without)
         monkeypatch.setenv("JETWAY_API_KEY", "secret")
-        model.execute([with_it])
-        assert arrays(await said(with_it))["text_output"] == [b"hia"]
+        async with loaded("ensemble", url_of(gateway, scheme)) as model:
+            model.execute([with_it])
+            assert arrays(await said(with_it))["text_output"] == [b"hia"]
     message = "an API key is needed: Authorization: Bearer KEY"
     assert refused == InferenceResponse(error=TritonError(message, TritonError.INVALID_ARG))
     assert (await scheduler.adds.get()).tenant == "acme"
+
+
+@pytest.mark.parametrize("key", ["secret\n", "sec ret", "s\x7f", "schlüssel"])
+async def test_a_key_that_no_header_carries_is_refused_by_name_when_the_model_loads(
+    scheme: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JETWAY_API_KEY", key)
+    with pytest.raises(TritonModelException, match="^JETWAY_API_KEY must have visible ASCII characters only"):
+        async with loaded("ensemble", f"{scheme}://host:1"):
+            pass
 
 
 async def fault_at(url: str) -> TritonError:
