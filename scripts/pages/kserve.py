@@ -108,7 +108,7 @@ them in.
 
 Triton shows a model no priority, so it goes as the parameter `jetway_priority`, a level, and `jetway_timeout`, in
 microseconds, beside Triton's own timeout; both work the same at the gateway itself, also in `/generate`. `JETWAY_API_KEY`
-in Triton's environment is the key that is sent, for whoever reaches Triton: headers and metadata of its clients,
+in Triton's environment is the key that is sent, for whoever reaches Triton, read when a model loads: headers and metadata of its clients,
 `Authorization` and `X-Jetway-Class` among them, do not get through. Every request has a connection of its own: while Jetway
 is down requests end as UNAVAILABLE, what was running too; once it is back they are served, without a restart of Triton. An
 executor that is lost is not seen at all.
@@ -123,15 +123,16 @@ python3.11 -m venv triton
 triton/bin/pip install nvidia-pytriton==0.7.0     # 55 MB, and its packages: 0.4 GB on disk; tritonclient is among them
 server=$PWD/triton/lib/python3.11/site-packages/pytriton/tritonserver
 mkdir -p backends/python
-ln -s $server/backends/python/* $server/python_backend_stubs/3.11/* backends/python/
+ln -sfn $server/backends/python/* $server/python_backend_stubs/3.11/* backends/python/
 export PATH=$PWD/triton/bin:$PATH    # the backend runs the Python that it finds first
 export LD_LIBRARY_PATH=$(python -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
-$server/bin/tritonserver --model-repository=triton-models --backend-directory=backends \\
+env -u PYTHONPATH $server/bin/tritonserver --model-repository=triton-models --backend-directory=backends \\
   --http-address=127.0.0.1 --http-port=9000 --grpc-address=127.0.0.1 --grpc-port=9001 \\
   --allow-metrics=false --pinned-memory-pool-byte-size=0
 ```
 
-Links, not copies: the backend finds its libraries beside where it really lies. With numpy 2 the models load, and die of
+Links, not copies: the backend finds its libraries beside where it really lies. Without `PYTHONPATH`: a project's, this
+one's among them, goes before the environment's own packages, in the backend too. With numpy 2 the models load, and die of
 their first text. Without the two addresses Triton listens on all of the machine's. `GET /v2/health/ready` answers 200 once
 it is up, whether Jetway is or not, and SIGTERM stops it.
 """
