@@ -56,11 +56,10 @@ class Call:
     queue_timeout_s: float | None = None  # until the first start, where shorter than the class's
 
     def __post_init__(self) -> None:
-        if self.n < 1 or not 1 <= self.n * len(self.prompts) <= MAX_CHOICES:
-            raise InvalidArgument(
-                f"n times the number of prompts must be in [1, {MAX_CHOICES}], not {self.n} x {len(self.prompts)}",
-                param="n",
-            )
+        num_prompts = len(self.prompts)
+        if self.n < 1 or not 1 <= self.n * num_prompts <= MAX_CHOICES:
+            others, times = ("", "") if num_prompts == 1 else (" times the number of prompts", f" x {num_prompts}")
+            raise InvalidArgument(f"n{others} must be in [1, {MAX_CHOICES}], not {self.n}{times}", param="n")
         if len(self.stop) > MAX_STOP_STRINGS:
             raise InvalidArgument(
                 f"stop may hold at most {MAX_STOP_STRINGS} strings, not {len(self.stop)}", param="stop"

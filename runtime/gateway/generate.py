@@ -80,7 +80,7 @@ class Generator:
         self.check_model(call.model)
         engine = self.engine()
         if call.sampling.logprobs is not None and "logprobs" not in engine.capabilities:
-            raise InvalidArgument("this model's engine gives no logprobs; leave them out", param="logprobs")
+            raise InvalidArgument("logprobs: this model's engine gives none; leave it out", param="logprobs")
         self._limits.check(call, engine.max_seq_len)
         with self._counted():
             prompts = await self._codec.encode(call.prompts, self._limits.max_prompt_chars(engine.max_seq_len))

@@ -1,7 +1,7 @@
 """One inference request from its tensors to its replies, the same over gRPC and HTTP."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from jetway.runtime.errors import Cancelled, InvalidArgument, Unimplemented
@@ -17,6 +17,7 @@ from jetway.runtime.gateway.words import quoted
 from .catalog import Model
 from .dialects.base import STOP_INPUT, Asked
 from .errors import label
+from .fields import fields_as_tensors
 from .parameters import Parameters
 from .replies import Replies, Reply, ReplyOptions
 from .running import RequestName, RunningRequests
@@ -69,13 +70,11 @@ class Inference:
         ):
             num_elements = sum(len(each.data) for each in request.inputs)
             asked = await beside_the_loop(lambda: _parse(request), num_elements)
-            async with self._generator.answer(self._call(asked, request, envelope), watch) as answer:
-                writer = request.model.dialect.writer(asked, answer.num_prompt_tokens)
-                options = ReplyOptions(
-                    stream=asked.stream, empty_final=request.parameters.empty_final, wanted=request.outputs
-                )
-                yield Replies(answer, writer, options, stoppable)
-                timing.span = answer.span
+            with _named_as_given(request):
+                async with self._generator.answer(self._call(asked, request, envelope), watch) as answer:
+                    writer = request.model.dialect.writer(asked, answer.num_prompt_tokens)
+                    yield Replies(answer, writer, _options(asked, request), stoppable)
+                    timing.span = answer.span
 
     def _stop(self, model: Model, name: RequestName) -> AsyncIterator[Reply]:
         if not name.request_id:
@@ -126,12 +125,22 @@ def _parse(request: InferRequest) -> Asked:
         unknown = request.outputs - {spec.name for spec in model.dialect.outputs}
         if unknown:
             raise InvalidArgument(f"unexpected inference output {quoted(min(unknown))} for model '{model.name}'")
-        asked = model.dialect.parse(check(model.name, model.dialect.inputs, request.inputs))
+        with _named_as_given(request):
+            asked = model.dialect.parse(check(model.name, model.dialect.inputs, request.inputs))
     except InvalidArgument as error:
         raise InvalidArgument(label(request.id) + error.message, param=error.param) from error
     if request.several is not None and (asked.stream or asked.n > 1):
         raise Unimplemented(request.several)
     return asked
+
+
+def _named_as_given(request: InferRequest) -> AbstractContextManager[None]:
+    """Inside, errors that are about a tensor name it."""
+    return fields_as_tensors(request.model.dialect.fields, {each.name for each in request.inputs})
+
+
+def _options(asked: Asked, request: InferRequest) -> ReplyOptions:
+    return ReplyOptions(stream=asked.stream, empty_final=request.parameters.empty_final, wanted=request.outputs)
 
 
 async def _each(replies: Iterable[Reply]) -> AsyncIterator[Reply]:

@@ -54,8 +54,8 @@ async def test_failure_of_one_choice_leaves_the_others(stub: Any, scheduler: Fak
             inference_pb2.GenerateRequest(text="a", sampling=common_pb2.SamplingParams(logprobs=21)),
             "INVALID_ARGUMENT", "logprobs", "logprobs must be in [0, 20], not 21",
         ),
-        (inference_pb2.GenerateRequest(text="a", n=0), "INVALID_ARGUMENT", "n", "n times the number of prompts must be in [1, 128], not 0 x 1"),
-        (inference_pb2.GenerateRequest(text="a", n=129), "INVALID_ARGUMENT", "n", "n times the number of prompts must be in [1, 128], not 129 x 1"),
+        (inference_pb2.GenerateRequest(text="a", n=0), "INVALID_ARGUMENT", "n", "n must be in [1, 128], not 0"),
+        (inference_pb2.GenerateRequest(text="a", n=129), "INVALID_ARGUMENT", "n", "n must be in [1, 128], not 129"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["Generate", "GenerateStream"])

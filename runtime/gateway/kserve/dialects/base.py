@@ -6,6 +6,7 @@ from typing import Protocol
 
 from jetway.runtime.gateway.answer import Delta
 from jetway.runtime.gateway.call import Prompt
+from jetway.runtime.gateway.kserve.fields import Fields
 from jetway.runtime.gateway.kserve.signature import Inputs, InputSpec, TensorSpec
 from jetway.runtime.gateway.kserve.tensor import Tensor
 from jetway.scheduler.request import SamplingParams
@@ -37,13 +38,18 @@ class Writer(Protocol):
 
 
 class Dialect(Protocol):
-    """`batched`: shapes have a batch dimension. `acknowledges_stop`: a stop is answered by success, not by an error."""
+    """`batched`: shapes have a batch dimension. `acknowledges_stop`: a stop is answered by success, not by an error.
+    `fields`: those of a call whose tensors have other names.
+    """
 
     @property
     def inputs(self) -> Sequence[InputSpec]: ...
 
     @property
     def outputs(self) -> Sequence[TensorSpec]: ...
+
+    @property
+    def fields(self) -> Fields: ...
 
     @property
     def batched(self) -> bool: ...

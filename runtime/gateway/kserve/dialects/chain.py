@@ -37,6 +37,12 @@ _ABSENT = (
     InputSpec("prompt_vocab_size", "INT32", neutral=(0,)),
     *(InputSpec(name, "BYTES", neutral=(b"",)) for name in ("guided_decoding_guide_type", "guided_decoding_guide")),
 )  # fmt: skip
+FIELDS: dict[str, tuple[str, ...]] = {
+    "n": ("num_return_sequences",),
+    "stop_token_ids": ("end_id",),
+    "min_tokens": ("min_tokens", "min_length"),
+    "logprobs": (LOG_PROBS,),
+}
 INPUTS = (*_HONOURED, *_WITHOUT_EFFECT, *_ABSENT)
 
 OUTPUTS = (

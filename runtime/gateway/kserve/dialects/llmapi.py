@@ -21,6 +21,7 @@ _REASONS = {
     common_pb2.FINISH_REASON_LENGTH: b"length",
     common_pb2.FINISH_REASON_CANCELLED: b"cancelled",
 }
+_SAMPLING = ("temperature", "top_k", "top_p", "frequency_penalty", "presence_penalty")
 _ABSENT = (
     InputSpec("image_url", "BYTES", (-1,), neutral=(b"",)),
     InputSpec(f"{_PREFIX}best_of", "INT32", neutral=(1,)),
@@ -50,6 +51,7 @@ class LlmapiDialect:
         TensorSpec("finish_reason", "BYTES", (-1,)),
         TensorSpec("cumulative_logprob", "FP32", (-1,)),
     )
+    fields = {name: (_PREFIX + name,) for name in (*_SAMPLING, "max_tokens", "stop")} | {"logprobs": (_LOG_PROB,)}
     batched = False
     acknowledges_stop = False
 
@@ -100,8 +102,7 @@ def _text(name: str, text: bytes) -> Tensor:
 
 def _sampling(inputs: Inputs) -> SamplingParams:
     """Greedy where nothing is said, as there."""
-    names = ("temperature", "top_k", "top_p", "frequency_penalty", "presence_penalty")
-    given: dict[str, Any] = {name: value for name in names if (value := inputs.first(_PREFIX + name)) is not None}
+    given: dict[str, Any] = {name: value for name in _SAMPLING if (value := inputs.first(_PREFIX + name)) is not None}
     greedy = not given.keys() & {"temperature", "top_k", "top_p"} or given.get("top_p") == 0
     if greedy:
         given["top_p"] = 1.0

@@ -31,6 +31,7 @@ class TextDialect:
         *_ABSENT,
     )
     outputs = (TensorSpec("text_output", "BYTES", (-1,)), *chain.OUTPUTS)
+    fields = chain.FIELDS | {"stop": ("stop_words",)}
     batched = True
     acknowledges_stop = True
 

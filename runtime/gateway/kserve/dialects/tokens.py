@@ -43,6 +43,12 @@ class TokensDialect:
         TensorSpec("sequence_length", "INT32", (-1,)),
         *chain.OUTPUTS,
     )
+    fields = chain.FIELDS | {
+        "max_tokens": ("request_output_len",),
+        "top_k": ("runtime_top_k",),
+        "top_p": ("runtime_top_p",),
+        "stop": ("stop_words_list",),
+    }
     batched = True
     acknowledges_stop = True
 
