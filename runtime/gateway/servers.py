@@ -24,6 +24,7 @@ from .tls import Tls
 
 _INFERENCE = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
 _NUM_OTHER_CALLS = 256  # of Admin, health and reflection, and of those that are still to be refused with a better word
+_MIN_PING_INTERVAL_S = 5  # clients may look as often whether the gateway is there: gRPC's own 300 would cut them off
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
 
@@ -138,6 +139,7 @@ class GrpcServer:
             ("grpc.max_receive_message_length", self._config.max_request_bytes),
             ("grpc.max_allowed_incoming_connections", self._config.max_connections),
             ("grpc.keepalive_time_ms", 1000 * KEEP_ALIVE_S),
+            ("grpc.http2.min_ping_interval_without_data_ms", 1000 * _MIN_PING_INTERVAL_S),
         ]
         self._server = grpc.aio.server(
             interceptors=[AsyncDecoding()],

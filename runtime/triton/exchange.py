@@ -5,6 +5,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 CONNECT_TIMEOUT_S = 5.0
+SILENCE_LIMIT_S = 30.0  # a gateway that is there is heard within 20, even of a request that waits
+# TritonError's names of what the gateway calls errors.
+CODES = {
+    "INVALID_ARGUMENT": "INVALID_ARG",
+    "UNAUTHENTICATED": "INVALID_ARG",
+    "PERMISSION_DENIED": "INVALID_ARG",
+    "NOT_FOUND": "NOT_FOUND",
+    "RESOURCE_EXHAUSTED": "INVALID_ARG",  # a request larger than a message may be
+    "UNIMPLEMENTED": "UNSUPPORTED",
+    "UNAVAILABLE": "UNAVAILABLE",
+    "CANCELLED": "CANCELLED",
+    "INTERNAL": "INTERNAL",
+}
 
 Array = Any  # of numpy, of any element type
 

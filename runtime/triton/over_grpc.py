@@ -8,30 +8,27 @@ import grpc
 from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, lost
+from .exchange import CODES, CONNECT_TIMEOUT_S, SILENCE_LIMIT_S, Array, Asked, Failed, Said, lost
 
 Message = Any  # tritonclient's types are not known to type checkers
 
 ERROR_KEY = "jetway-error-bin"  # stands in the trailing metadata of every error that is Jetway's own
 FINAL = "triton_final_response"
 _METADATA = [("triton_grpc_error", "true")]  # an error is the stream's status: an error's message alone has no code
-_OPTIONS = [
+_PING_INTERVAL_MS = 10_000
+_PING_TIMEOUT_MS = int(1000 * SILENCE_LIMIT_S) - _PING_INTERVAL_MS
+OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", int(1000 * CONNECT_TIMEOUT_S)),  # how long connecting may take, too
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own, which no failure before it holds back
     ("grpc.enable_http_proxy", 0),
+    # A gateway that is stopped, or whose host is lost, answers no ping. gRPC 1.85 goes by its ping timeout (60 s unless it is
+    # set), older ones by the other.
+    ("grpc.keepalive_time_ms", _PING_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: a request may wait long
     ("grpc.max_receive_message_length", -1),
 ]
-# TritonError's names of what gRPC says.
-_CODES = {
-    grpc.StatusCode.INVALID_ARGUMENT: "INVALID_ARG",
-    grpc.StatusCode.UNAUTHENTICATED: "INVALID_ARG",
-    grpc.StatusCode.PERMISSION_DENIED: "INVALID_ARG",
-    grpc.StatusCode.NOT_FOUND: "NOT_FOUND",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "INVALID_ARG",  # a request larger than a message may be
-    grpc.StatusCode.UNIMPLEMENTED: "UNSUPPORTED",
-    grpc.StatusCode.UNAVAILABLE: "UNAVAILABLE",
-    grpc.StatusCode.CANCELLED: "CANCELLED",
-}
 _PARAMETER_FIELDS = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}
 
 
@@ -45,9 +42,9 @@ class GrpcTransport:
     def connection(self, asked: Asked) -> "GrpcConnection":
         address = self._url.netloc
         if self._url.scheme == "grpcs":
-            channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(), _OPTIONS)
+            channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(), OPTIONS)
         else:
-            channel = grpc.insecure_channel(address, _OPTIONS)
+            channel = grpc.insecure_channel(address, OPTIONS)
         return GrpcConnection(channel, address, _message(asked), self._metadata)
 
 
@@ -80,7 +77,7 @@ class GrpcConnection:
             raise self._failed(error) from error
 
     def _failed(self, error: Any) -> Failed:
-        code = _CODES.get(error.code(), "INTERNAL")
+        code = CODES.get(error.code().name, "INTERNAL")
         if ERROR_KEY in dict(error.trailing_metadata() or ()):
             return Failed(error.details(), code)
         if error.code() == grpc.StatusCode.UNAVAILABLE:

@@ -10,11 +10,13 @@ from urllib.parse import SplitResult
 
 import numpy as np
 
-from .exchange import CONNECT_TIMEOUT_S, Array, Asked, Failed, Said, lost
+from .exchange import CODES, CONNECT_TIMEOUT_S, SILENCE_LIMIT_S, Array, Asked, Failed, Said, lost
 
 FINAL_RESPONSE = "jetway_final_response"  # a parameter: each event says whether it is the last
+ERROR_CODE = "jetway_error_code"  # and an error which it is
+_COMMENT = b":"  # says that the gateway is there
 # TritonError's names of what HTTP says.
-_CODES = {
+_STATUSES = {
     400: "INVALID_ARG",
     401: "INVALID_ARG",
     403: "INVALID_ARG",
@@ -78,7 +80,7 @@ class HttpConnection:
         except OSError as error:
             raise lost(self._address, error) from error
         self._socket = self._connection.sock
-        self._socket.settimeout(None)  # a request may wait its turn
+        self._socket.settimeout(SILENCE_LIMIT_S)
 
     def cut(self) -> None:
         if (connected := self._socket) is not None:
@@ -97,7 +99,7 @@ class HttpConnection:
                 unread = b""
                 while chunk := response.read1():
                     *events, unread = (unread + chunk).split(b"\n\n")
-                    yield from map(self._said, events)
+                    yield from (self._said(event) for event in events if not event.startswith(_COMMENT))
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, str(error) or type(error).__name__) from error
 
@@ -105,17 +107,18 @@ class HttpConnection:
         """The gateway's own error, which may be an event; or that of whatever else answers at its address."""
         body = response.read()
         try:
-            message = str(json.loads(body.removeprefix(b"data: "))["error"])
+            said = json.loads(body.removeprefix(b"data: "))
+            message, code = str(said["error"]), said.get(ERROR_CODE, "")
         except (ValueError, KeyError, TypeError):
             shown = body[:200].decode(errors="replace")
-            message = f"Jetway at {self._address} says {response.status} {response.reason}: {shown}"
-        return Failed(message, _CODES.get(response.status, "INTERNAL"))
+            message, code = f"Jetway at {self._address} says {response.status} {response.reason}: {shown}", ""
+        return Failed(message, CODES.get(code, _STATUSES.get(response.status, "INTERNAL")))
 
     def _said(self, event: bytes) -> Said:
         """Raises Failed for an error."""
         said: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
         if "error" in said:
-            raise Failed(said["error"], "INTERNAL")
+            raise Failed(said["error"], CODES.get(said.get(ERROR_CODE, ""), "INTERNAL"))
         outputs = {name: self._outputs[name].array(value) for name, value in said.items() if name in self._outputs}
         return Said(outputs, final=said.get(FINAL_RESPONSE) is True)
 

@@ -44,12 +44,15 @@ NOTES = """\
   answer UNIMPLEMENTED, 501. Use `ModelStreamInfer` or `/generate_stream`.
 * `/generate` and `/generate_stream` take no `priority` and no `timeout`: keys that are no tensors are parameters without
   a meaning, but for `jetway_priority`, `jetway_timeout`, and `jetway_final_response`: where it is true each event says
-  under the same name whether it is the last. The header `X-Jetway-Class` works everywhere.
+  under the same name whether it is the last, and an error under `jetway_error_code` which it is, as gRPC names it. The
+  header `X-Jetway-Class` works everywhere.
 * An id is `request_id` of gRPC and `"id"` of a JSON body, never a header.
 
 ## What is not
 
 * A unary HTTP request whose client disconnects is cancelled.
+* While nothing is generated `/generate_stream` sends a comment (`: keep-alive`) every 10 to 20 s, before its first event
+  with status 200: an error after that is an event.
 * Every stream ends with `triton_final_response` true: on the last data, or in a response without outputs where
   `triton_enable_empty_final_response` asks for one.
 * Shapes may have the batch dimension or not; it is 1.
@@ -100,18 +103,20 @@ it leave, and the answer is generated to its end.
 | `http://HOST:PORT` of `port`; `https`, and with a path, behind a proxy | `/generate_stream` | numpy |
 | `grpc://HOST:PORT` of `grpc_port`; `grpcs` for TLS | `ModelStreamInfer` | numpy and `tritonclient[grpc]` |
 
-Clients see the same of both, but that an error in the middle of an answer is always INTERNAL over HTTP. Every error of Jetway's
-is a 400 of Triton's `/generate` and `/generate_stream`, that of a full queue too, without `Retry-After`. A model that lacks
-what its URL needs does not load, and says so. Over TLS the certificate is checked against the machine's authorities
+Clients see the same of both. Every error of Jetway's is a 400 of Triton's `/generate` and `/generate_stream`, that of a full
+queue too, without `Retry-After`. A model that lacks what its URL needs does not load, and says so. Over TLS the certificate is checked against the machine's authorities
 (`SSL_CERT_FILE`), by gRPC against its own (`GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`); a gateway with `tls_client_ca` lets none of
 them in.
 
 Triton shows a model no priority, so it goes as the parameter `jetway_priority`, a level, and `jetway_timeout`, in
 microseconds, beside Triton's own timeout; both work the same at the gateway itself, also in `/generate`. `JETWAY_API_KEY`
-in Triton's environment is the key that is sent, for whoever reaches Triton, read when a model loads: headers and metadata of its clients,
-`Authorization` and `X-Jetway-Class` among them, do not get through. Every request has a connection of its own: while Jetway
-is down requests end as UNAVAILABLE, what was running too; once it is back they are served, without a restart of Triton. An
-executor that is lost is not seen at all.
+in Triton's environment, read when a model loads, is the key that is sent for whoever reaches Triton: headers and metadata
+of its clients, `Authorization` and `X-Jetway-Class` among them, do not get through.
+
+Every request has a connection of its own: while Jetway is down requests end as UNAVAILABLE, what was running too; once it is
+back they are served, without a restart of Triton. A gateway that is stopped, or whose host is lost, is one that is down
+after 30 s, however long its requests may wait: it answers pings of gRPC, and sends the comments of `/generate_stream`, which
+a proxy between has to pass on as they come. An executor that is lost is not seen at all.
 
 **A Triton server by hand.** NVIDIA's containers have `tritonserver` and the Python backend: `pip install 'numpy<2'
 'tritonclient[grpc]'` there, and start it with `--model-repository=DIR`. Without a container or a GPU the wheel of

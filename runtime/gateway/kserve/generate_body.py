@@ -4,13 +4,14 @@ import json
 from math import prod
 from typing import Any
 
-from jetway.runtime.errors import InvalidArgument
+from jetway.runtime.errors import InvalidArgument, JetwayError, edge_of
 from jetway.runtime.gateway.openai.read import read_object
 
 from .catalog import Model
+from .errors import message_of
 from .infer_body import answer_head, flattened, id_of, json_values, parameter, parameters_of
 from .inference import InferRequest
-from .parameters import FINAL_RESPONSE, parse_own
+from .parameters import ERROR_CODE, FINAL_RESPONSE, parse_own
 from .replies import Reply
 from .signature import InputSpec
 from .tensor import GivenTensor, Tensor
@@ -37,6 +38,16 @@ def parse(model: Model, body: bytes, *, several: str | None) -> InferRequest:
 def format(request: InferRequest, reply: Reply) -> str:
     end = {FINAL_RESPONSE: reply.final} if request.parameters.says_final else {}
     return _encode(answer_head(request) | {each.name: _value(each) for each in reply.outputs} | end)
+
+
+def format_error(request: InferRequest, error: JetwayError) -> str:
+    """Of a stream. Its status may have been sent before, so a client that follows the stream to its end reads the code."""
+    code = {ERROR_CODE: edge_of(error).kserve_grpc} if request.parameters.says_final else {}
+    return _encode({"error": message_of(error, request.id)} | code)
+
+
+def event(data: str) -> str:
+    return f"data: {data}\n\n"
 
 
 def error(message: str) -> str:

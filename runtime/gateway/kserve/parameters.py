@@ -7,6 +7,7 @@ from jetway.runtime.errors import InvalidArgument
 
 PRIORITY, TIMEOUT = "jetway_priority", "jetway_timeout"  # as Triton's own, which it shows to no model behind it
 FINAL_RESPONSE = "jetway_final_response"  # of /generate_stream, whose events do not tell the last otherwise
+ERROR_CODE = "jetway_error_code"  # what an error event says beside, as gRPC names it
 EMPTY_FINAL = "triton_enable_empty_final_response"
 _RESERVED = "triton_"
 _MICROSECONDS = 1_000_000
@@ -17,7 +18,7 @@ Parameter = bool | int | float | str
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
     """`priority` is a level, 0 the default. `empty_final`: a stream's last response has no outputs. `says_final`: each
-    response in JSON says whether it is the last.
+    response in JSON says whether it is the last, and an error its code.
     """
 
     priority: int = 0

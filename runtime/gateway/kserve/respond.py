@@ -12,10 +12,9 @@ from starlette.types import Receive, Scope, Send
 from jetway.runtime.errors import EngineFailed, JetwayError, Unimplemented, edge_of
 from jetway.runtime.gateway.access import Envelope
 from jetway.runtime.gateway.disconnect import until_disconnect
-from jetway.runtime.gateway.stall import StallLimit
+from jetway.runtime.gateway.events import EventStream, event_stream
 
 from . import compression, generate_body, infer_body
-from .errors import message_of
 from .infer_body import InferBody
 from .inference import Inference, InferRequest
 
@@ -74,7 +73,9 @@ class GenerateResponse(Response):
 
 
 class StreamResponse(Response):
-    """An event for each reply; then the body ends. A client that reads nothing for `stall_limit_s` loses its request."""
+    """An event for each reply; then the body ends. The first decides the status, unless a comment had to go before it.
+    A client that reads nothing for `stall_limit_s` loses its request.
+    """
 
     def __init__(self, inference: Inference, envelope: Envelope, request: InferRequest, stall_limit_s: float) -> None:
         super().__init__()
@@ -88,44 +89,23 @@ class StreamResponse(Response):
 
     async def _answer(self, send: Send) -> None:
         try:
-            async with StallLimit(self._stall_limit_s) as stall:
-                await self._stream(_Events(send, stall))
+            async with event_stream(send, {}, self._stall_limit_s) as events:
+                await self._stream(events)
         except TimeoutError:
             id = self._envelope.request_id
             log.warning("%s: the client reads nothing; its request is cancelled", id, extra={"request_id": id})
 
-    async def _stream(self, events: "_Events") -> None:
+    async def _stream(self, events: EventStream) -> None:
         accepted = False
         try:
             async with self._inference.replies(self._request, self._envelope) as replies:
                 accepted = True
                 async for reply in replies:
-                    await events.write(generate_body.format(self._request, reply))
+                    await events.write(generate_body.event(generate_body.format(self._request, reply)))
         except JetwayError as error:
-            if not accepted:
+            if not accepted and not events.started:
                 raise
-            await events.write(generate_body.error(message_of(error, self._request.id)), _status(error))
-        await events.end()
-
-
-class _Events:
-    """Server-sent events. The head waits for the first of them, which decides the status."""
-
-    def __init__(self, send: Send, stall: StallLimit) -> None:
-        self._send = send
-        self._stall = stall
-        self._started = False
-
-    async def write(self, data: str, status: int = 200) -> None:
-        if not self._started:
-            self._started = True
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-            await self._stall.wait(self._send({"type": "http.response.start", "status": status, "headers": headers}))
-        body = f"data: {data}\n\n".encode()
-        await self._stall.wait(self._send({"type": "http.response.body", "body": body, "more_body": True}))
-
-    async def end(self) -> None:
-        await self._stall.wait(self._send({"type": "http.response.body", "body": b"", "more_body": False}))
+            await events.write(generate_body.event(generate_body.format_error(self._request, error)), _status(error))
 
 
 def _status(error: JetwayError) -> int:

@@ -12,11 +12,11 @@ from jetway.runtime.gateway.access import Envelope
 from jetway.runtime.gateway.answer import Answer
 from jetway.runtime.gateway.beside import beside_the_loop
 from jetway.runtime.gateway.disconnect import until_disconnect
+from jetway.runtime.gateway.events import event_stream
 from jetway.runtime.gateway.generate import Generator
 from jetway.runtime.gateway.watch import Watch
 
 from .errors import error_event
-from .events import event_stream
 from .format import DONE, Format, Head, Shape
 from .logprobs import LogprobsWriter
 from .parse import HttpCall
@@ -78,6 +78,7 @@ class CompletionResponse(Response):
     async def _stream(self, events: AsyncIterator[str], send: Send) -> None:
         try:
             async with event_stream(send, self._extra_headers, self._endpoint.stall_limit_s) as stream:
+                await stream.start()
                 async for event in events:
                     await stream.write(event)
         except TimeoutError:

@@ -15,10 +15,14 @@ from tritonclient.grpc import service_pb2_grpc
 from jetway.runtime.gateway.access import OPEN_ACCESS, Access
 from jetway.runtime.gateway.auth import ApiKey, KeyRing
 from jetway.runtime.gateway.placement import Caller
-from tests.support.fake_scheduler import FakeScheduler, answering
+from jetway.runtime.triton.over_grpc import OPTIONS
+from jetway.v1 import common_pb2
+from tests.support.fake_scheduler import FakeScheduler, accepted, answering, sampled
 from tests.support.gateway import running_gateway
 from tests.support.triton_backend import InferenceRequest, InferenceResponse, TritonError, TritonModelException
 from tests.support.triton_model import TEXT, arrays, error_of, loaded, said, url_of
+
+EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # the frame with which a server of HTTP/2 begins
 
 
 async def test_a_large_prompt_goes_through_as_far_as_the_gateway_takes_it(
@@ -79,6 +83,49 @@ async def fault_at(url: str) -> TritonError:
         while response is not None and response.error is None:
             response = await said(request)
     return error_of(response)
+
+
+async def test_a_gateway_that_says_nothing_is_unavailable(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there for TCP, and as far as a connection of gRPC's needs, and no further."""
+    monkeypatch.setattr("jetway.runtime.triton.over_http.SILENCE_LIMIT_S", 0.05)
+    names = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
+    options = [(name, 25 if name in names else value) for name, value in OPTIONS]
+    monkeypatch.setattr("jetway.runtime.triton.over_grpc.OPTIONS", options)
+
+    async def fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(EMPTY_SETTINGS if scheme == "grpc" else b"")
+        await reader.read(-1)
+        writer.close()
+        left.set()
+
+    left = asyncio.Event()
+    server = await asyncio.start_server(fall_silent, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        error = await fault_at(f"{scheme}://{address}")
+        await left.wait()
+    assert error.code == TritonError.UNAVAILABLE
+    assert error.message.startswith(f"the connection to Jetway at {address} failed: ")
+
+
+async def test_a_request_that_waits_is_heard_of_and_keeps_its_code(
+    engine_dir: Path, scheduler: FakeScheduler, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over HTTP the comments that say so go before a status could."""
+    monkeypatch.setattr("jetway.runtime.gateway.events.KEEP_ALIVE_S", 0.001)
+    async with (
+        running_gateway(engine_dir, scheduler.address) as gateway,
+        loaded("ensemble", url_of(gateway, scheme)) as model,
+    ):
+        request = InferenceRequest(TEXT)
+        model.execute([request])
+        handle = (await scheduler.adds.get()).handle
+        scheduler.send(accepted(handle))
+        await asyncio.sleep(0.01)
+        late = common_pb2.Error(code=common_pb2.ERROR_CODE_DEADLINE_EXCEEDED, message="late")
+        scheduler.send(sampled(handle, [], common_pb2.FINISH_REASON_EXPIRED, late))
+        error = error_of(await said(request))
+    assert error == TritonError("Request timeout expired", TritonError.UNAVAILABLE)
 
 
 @pytest.mark.parametrize(

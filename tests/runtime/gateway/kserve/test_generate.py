@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from jetway.runtime.gateway.app import Gateway
 from jetway.v1 import common_pb2, scheduler_pb2
-from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, sampled
+from tests.support.fake_scheduler import LENGTH, FakeScheduler, accepted, answering, refused, sampled
 from tests.support.gateway import running_gateway
 from tests.support.http import connection, events_of, exchange, post, read_head
 from tests.support.tokenizers import words, write_engine
@@ -122,6 +122,27 @@ async def test_an_error_in_the_middle_of_a_stream_is_its_last_event(
     )  # fmt: skip
     _, _, body = await running
     assert body.endswith('data: {"error":"Request timeout expired"}\n\n')
+
+
+async def test_comments_say_that_a_request_waits_and_settle_the_status(
+    gateway: Gateway, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the beginning: here the scheduler has not even accepted it."""
+    monkeypatch.setattr("jetway.runtime.gateway.events.KEEP_ALIVE_S", 0.005)
+    async with connection(gateway.http_port) as (reader, writer):
+        body = ASK | {"jetway_final_response": True}
+        writer.write(post("/v2/models/tiny/generate_stream", body, "connection: close\r\n"))
+        handle = (await scheduler.adds.get()).handle
+        head = await read_head(reader)
+        await reader.readuntil(b": keep-alive\n\n")
+        full = common_pb2.Error(code=common_pb2.ERROR_CODE_OVERLOADED, message="full")
+        scheduler.send(refused(handle, full))
+        rest = await reader.read()
+    assert head.status == 200
+    assert (
+        b'data: {"error":"[request id: <id_unknown>] Exceeds maximum queue size","jetway_error_code":"UNAVAILABLE"}'
+        in rest
+    )
 
 
 async def test_a_client_that_reads_nothing_loses_its_request(tmp_path: Path, scheduler: FakeScheduler) -> None:

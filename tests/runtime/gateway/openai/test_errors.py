@@ -142,7 +142,7 @@ async def test_refused_stream_has_a_status_and_no_event(gateway: Gateway, schedu
 async def test_comments_keep_a_silent_stream_alive(
     gateway: Gateway, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetway.runtime.gateway.openai.events.KEEP_ALIVE_S", 0.005)
+    monkeypatch.setattr("jetway.runtime.gateway.events.KEEP_ALIVE_S", 0.005)
     scheduler.script = lambda add: [accepted(add.handle)]
     async with connection(gateway.http_port) as (reader, writer):
         writer.write(post(PATH, BODY | {"stream": True}))
@@ -156,7 +156,7 @@ async def test_comments_keep_a_silent_stream_alive(
 async def test_official_client_reads_over_comments(
     client: openai.AsyncOpenAI, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer
 ) -> None:
-    monkeypatch.setattr("jetway.runtime.gateway.openai.events.KEEP_ALIVE_S", 0.001)
+    monkeypatch.setattr("jetway.runtime.gateway.events.KEEP_ALIVE_S", 0.001)
     scheduler.script = lambda add: [accepted(add.handle)]
     stream = await client.chat.completions.create(model="tiny", messages=HELLO, stream=True)
     await asyncio.sleep(0.01)
