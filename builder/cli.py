@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BuildError, OptionError
+from .output import answer, say
 from .progress import Progress
 from .sizes import parse_bytes
 from .spec import ENGINE, OFFERS, TOKENS_PER_BLOCK, BuildSpec
@@ -21,8 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.convert_only and spec.engine != "tensorrt":
             raise OptionError("--convert-only: writes TensorRT-LLM's checkpoints. Pass --engine tensorrt with it.")
         if arguments.dry_run:
-            _describe(spec, arguments)
-            return 0
+            return answer(_description(spec, arguments))
         if arguments.kv_cache_memory:
             raise OptionError("--kv-cache-memory: no part of an engine. Use it with --dry-run, or with jetway serve.")
         _build(spec, arguments)
@@ -37,22 +37,22 @@ def main(argv: list[str] | None = None) -> int:
 
 def _build(spec: BuildSpec, arguments: argparse.Namespace) -> None:
     """Build or convert, and say what comes next. What each needs is imported here: `--help` needs none of it."""
-    progress, force = Progress(_show), arguments.force
+    progress, force = Progress(say), arguments.force
     if spec.engine == "tensorrt":
         from .tensorrt import machine
         from .tensorrt import stages as tensorrt
 
         if arguments.convert_only:
             tensorrt.convert(spec, progress, machine.inspect, force=force)
-            print(f"Build it with trtllm-build --checkpoint_dir {spec.output_dir}, or leave --convert-only out")
+            say(f"Build it with trtllm-build --checkpoint_dir {spec.output_dir}, or leave --convert-only out\n")
         else:
             tensorrt.build(spec, progress, machine.inspect, force=force)
-            print(f"Serve it: jetway serve {spec.output_dir} --python {sys.executable}")
+            say(f"Serve it: jetway serve {spec.output_dir} --python {sys.executable}\n")
         return
     from .stages import build
 
     build(spec, progress, force=force)
-    print(f"Serve it: jetway serve {spec.output_dir}")
+    say(f"Serve it: jetway serve {spec.output_dir}\n")
 
 
 def _spec(arguments: argparse.Namespace) -> BuildSpec:
@@ -80,7 +80,7 @@ def _spec(arguments: argparse.Namespace) -> BuildSpec:
     )
 
 
-def _describe(spec: BuildSpec, arguments: argparse.Namespace) -> None:
+def _description(spec: BuildSpec, arguments: argparse.Namespace) -> str:
     pool: str | None = arguments.kv_cache_memory
     if spec.engine == "tensorrt":
         if pool is not None:
@@ -88,21 +88,15 @@ def _describe(spec: BuildSpec, arguments: argparse.Namespace) -> None:
         from .tensorrt import dry_run as tensorrt
         from .tensorrt import plan as tensorrt_plan
 
-        print(tensorrt.describe(tensorrt_plan.make(spec), convert_only=arguments.convert_only))
-        return
+        return tensorrt.describe(tensorrt_plan.make(spec), convert_only=arguments.convert_only)
     from . import dry_run, plan
 
     pool_bytes = dry_run.POOL_BYTES if pool is None else parse_bytes("--kv-cache-memory", pool)
-    for line in dry_run.describe(plan.make(spec), pool_bytes):
-        print(line)
+    return "\n".join(dry_run.describe(plan.make(spec), pool_bytes))
 
 
 def _complain(words: str, error: BaseException) -> None:
     print("\n".join([f"build-engine: {words}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-
-
-def _show(text: str) -> None:
-    print(text, end="", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -115,13 +115,19 @@ def _doctor(engine: Path | None, report: Path | None) -> int:
     from .doctor import examine, findings  # late: they need numpy
 
     made = list[findings.Finding]()
+    if report is not None:
+        _write(report, "")  # fails now, not after all of it
     with printing():
         for finding in examine.examine(engine):
             made.append(finding)
             print(finding, flush=True)
     if report is not None:
-        try:
-            report.write_text(findings.as_report(made), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"the report cannot be written to {report}: {error.strerror}") from error
+        _write(report, findings.as_report(made))
     return int(any(finding.outcome is findings.Outcome.FAILED for finding in made))
+
+
+def _write(report: Path, text: str) -> None:
+    try:
+        report.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the report cannot be written to {report}: {error.strerror}") from error

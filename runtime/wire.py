@@ -16,6 +16,8 @@ CHANNEL_OPTIONS = [
     # A peer that is stopped, or a network that is cut, ends the stream.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # newer gRPC goes by this one
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
     # A role that was replaced is found soon.
