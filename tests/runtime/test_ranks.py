@@ -102,8 +102,9 @@ async def test_ranks_that_stand_still_are_killed(start: Start, num_stopped: int)
 
 
 async def test_a_rank_that_fails_ends_all(start: Start) -> None:
+    """Which of the ranks is missed first is mpirun's affair: it ends the others at once."""
     child = await start("fail")
-    with pytest.raises(Unavailable, match="^the executor lost rank 1"):
+    with pytest.raises(Unavailable, match="^the executor lost rank"):
         await child.ready()
 
 

@@ -68,7 +68,7 @@ async def test_as_much_as_the_settings_allow_is_not(engine_dir: Path, scheduler:
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ([{"role": "user", "content": ""}] * 120_000, "messages of a chat may be at most 512 here, not 120000"),
+        ([{"role": "user", "content": ""}] * 20_000, "messages of a chat may be at most 512 here, not 20000"),
         ("x" * (32 * 512 + 1), "characters of a prompt may be at most 16384 here, not 16385"),
         ("x" * 512, "the prompt has 513 tokens; the engine's max_seq_len of 512 tokens leaves no room to generate"),
         ([5] * 512, "the prompt has 512 tokens; the engine's max_seq_len of 512 tokens leaves no room to generate"),
