@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from statistics import median
 
@@ -26,28 +26,14 @@ from jetway.runtime.loop import StepLoop
 from jetway.runtime.overlap import make_overlap
 from jetway.runtime.serve import make_scheduler
 from jetway.scheduler.events import Event, RequestFinished
-from jetway.scheduler.plan import EngineDescription
-from jetway.scheduler.request import Request, SamplingParams
+from jetway.scheduler.request import Request
 
+from . import boundary
 from .remote import process
 
 NUM_STAGES = 4
-NUM_SEQS = 256
-OFFLINE = SamplingParams(temperature=0.0, ignore_eos=True)
-ENGINE = EngineDescription(
-    engine_id="simulated",
-    kind="simulated",
-    version="0",
-    block_size=32,
-    num_device_blocks=NUM_SEQS * 32,
-    num_host_blocks=0,
-    block_bytes=1,
-    max_num_seqs=NUM_SEQS,
-    max_num_batched_tokens=512,
-    max_seq_len=2048,
-    vocab_size=32_000,
-    num_stages=NUM_STAGES,
-)
+NUM_SEQS = boundary.NUM_SEQS
+ENGINE = replace(boundary.ENGINE, max_num_batched_tokens=512, num_stages=NUM_STAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +47,9 @@ class Load:
 def request(number: int, prompt_tokens: int, output_tokens: int) -> Request:
     rng = random.Random(number)
     prompt = [rng.randrange(ENGINE.vocab_size) for _ in range(prompt_tokens)]
-    return Request(id=str(number), prompt=prompt, sampling=OFFLINE, max_tokens=output_tokens, service_class="batch")
+    return Request(
+        id=str(number), prompt=prompt, sampling=boundary.OFFLINE, max_tokens=output_tokens, service_class="batch"
+    )
 
 
 def make_loads() -> dict[str, Load]:
