@@ -295,7 +295,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 TestScheduler = pytest.mark.timeout(120)(SchedulerMachine.TestCase)
 TestScheduler.settings = settings(
-    max_examples=200,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

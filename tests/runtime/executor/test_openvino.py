@@ -28,8 +28,8 @@ def test_greedy_tokens_of_32_prompts_at_once_are_hugging_faces(demo_openvino: En
 
 @pytest.mark.timeout(120)
 def test_greedy_tokens_one_by_one_are_hugging_faces(demo_openvino: Engine) -> None:
-    """A quarter of them: that a batch changes no token is what the test above shows."""
-    assert [generate(demo_openvino, [job])[0] for job in JOBS[::4]] == OUTPUTS[::4]
+    """An eighth of them: that a batch changes no token is what the test above shows."""
+    assert [generate(demo_openvino, [job])[0] for job in JOBS[::8]] == OUTPUTS[::8]
 
 
 def load(directory: Path, **sizes: int) -> OpenVinoEngine:

@@ -62,6 +62,7 @@ class Answers:
             self._progress.set()
 
 
+@pytest.mark.parametrize("triton", ["http"], indirect=True)  # test_real_triton.py restarts a gateway under both
 async def test_jetway_restarts_whole_and_in_part(
     client: aio.InferenceServerClient, triton: TritonBefore, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
