@@ -54,11 +54,13 @@ def _serve(resolved: Resolved) -> int:
 
     from .launcher import role_command
     from .logs import console
-    from .preflight import check
+    from .mpirun import num_ranks
+    from .preflight import check, read_manifest
     from .supervisor import Supervisor
 
     config = resolved.config
-    command = role_command(config, check(config))
+    check(config)
+    command = role_command(config, num_ranks(read_manifest(config.engine), config.executor))
     with console(config.log_format) as way_out:
         return asyncio.run(Supervisor(resolved, command, way_out).run())
 

@@ -9,12 +9,12 @@ from jetway.scheduler.classes import ClassError
 from jetway.scheduler.limits import LimitError
 from jetway.scheduler.plan import EngineDescription
 
-from . import mpirun
 from .callers import make_access
 from .config import ServeConfig
 from .errors import ConfigError
 from .executor.description import as_configured
 from .gateway.tls import load_tls
+from .mpirun import num_ranks
 from .overlap import make_overlap
 from .policy import limits
 
@@ -22,11 +22,8 @@ _PYTHON_TIMEOUT_S = 20.0
 _SIMULATED_TOKEN_BYTES = 8  # what a simulated pool keeps of a token
 
 
-def check(config: ServeConfig) -> int:
-    """The number of the executor's ranks.
-
-    Raises ConfigError for settings that contradict the engine directory, this machine, or each other.
-    """
+def check(config: ServeConfig) -> None:
+    """Raises ConfigError for settings that contradict the engine directory, this machine, or each other."""
     manifest = read_manifest(config.engine)
     engine = as_configured(manifest, config.executor, kind=manifest.engine)
     try:
@@ -36,11 +33,9 @@ def check(config: ServeConfig) -> int:
         load_tls(config.gateway)
     except (LimitError, ClassError) as error:
         raise ConfigError(str(error)) from error
-    num_ranks = mpirun.num_ranks(manifest, config.executor)
-    _check_memory(engine, config.executor.backend, num_ranks)
+    _check_memory(engine, config.executor.backend, num_ranks(manifest, config.executor))
     if config.executor.python:
         _check_python(config.executor.python)
-    return num_ranks
 
 
 def read_manifest(directory: Path) -> Manifest:
