@@ -174,9 +174,9 @@ class Child:
         status = self._process.returncode
         if status is not None and status < 0:
             return f"was killed by {signal.Signals(-status).name}"
-        if self._lifelines.lost.done() and (status is None or (status and self._lifelines.are_several)):
+        if self._lifelines.are_several and self._lifelines.lost.done() and status != 0:
             return f"lost {self._lifelines.lost.result()}"
-        return f"exited with status {status}"
+        return "has let its lifeline go" if status is None else f"exited with status {status}"
 
     async def _pump(self) -> None:
         rest = b""

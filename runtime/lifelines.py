@@ -25,14 +25,15 @@ class _Process:
 
 
 class Lifelines:
-    """Hears what the processes of a life say, from now to `close`, which ends them. Made inside the running event loop.
+    """Hears what the processes of a life say, from now to `kill`, which ends them. Made inside the running event loop.
 
-    Raises Unavailable when `path` takes no socket. Each has a connection of its own, however it was started; what it says is one JSON object a packet, see Lifeline.
+    Each has a connection of its own, however it was started; what it says is one JSON object a packet, see Lifeline.
     `answer` is done once one has announced itself or refused, `lost` with a name once one is gone; `are_several` once
     one has said that it is one of several ranks. `drain` is called when one asks for it.
     """
 
     def __init__(self, path: Path, drain: Callable[[], None]) -> None:
+        """Raises Unavailable when `path` takes no socket."""
         self._path = path
         self._drain = drain
         self._loop = asyncio.get_running_loop()

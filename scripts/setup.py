@@ -56,7 +56,7 @@ def set_up(extras: set[str]) -> None:
     wanted = {"sources": sources.hexdigest(), "extras": sorted(extras | set(done["extras"]))}
     if done != wanted:
         print(
-            "to download: Python packages, 0.4 GB (1.5 GB on disk, 1.7 GB with what the tests need), "
+            "to download: Python packages, 0.4 GB (1.5 GB on disk, 1.9 GB with what the tests need), "
             "and 3 GB more if the index has torch with CUDA only"
         )
     if not MODEL.exists():

@@ -63,8 +63,10 @@ class Connection(Protocol):
 
 
 class Transport(Protocol):
-    """Knows where the gateway is, and what authorizes its requests. Every request gets a connection of its own, so that Jetway may be restarted, and the
-    gateways of one address share the requests.
+    """Knows where the gateway is, and what authorizes its requests.
+
+    Every request gets a connection of its own, so that Jetway may be restarted, and the gateways of one address share
+    the requests.
     """
 
     def connection(self, asked: Asked) -> Connection:

@@ -130,6 +130,13 @@ async def test_stop_kills_after_its_bound(start: Start) -> None:
     assert await child.stop(bound_s=0.01) == "the gateway did not end within 0.01 s and was killed"
 
 
+async def test_one_that_lives_on_without_its_lifeline_has_let_it_go(start: Start) -> None:
+    """It is no rank of several: the user has not heard of any."""
+    child = await start("lifeline.send(b'{\"ready\": {}}'); lifeline.close(); time.sleep(60)")
+    await child.ready()
+    assert (await child.ended()).startswith("the gateway has let its lifeline go; it last said")
+
+
 async def test_kill_reaches_what_the_process_started(start: Start) -> None:
     child = await start("""if True:
         import subprocess
